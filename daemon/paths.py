@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
@@ -270,24 +270,34 @@ def is_in_memory(path: Path) -> bool:
 
 def _file_system(path: Path) -> str:
     """Return the type of the file system on which a path of this process lies."""
-    return mount_of(path.resolve(), processes.read_text("/proc/self/mounts"))[1]
+    return mount_of(path.resolve(), processes.read_text("/proc/self/mounts")).kind
 
 
-def mount_of(path: Path, mounts: str) -> tuple[Path, str]:
-    """Return where the file system of a path is mounted, and its type, which is empty if unknown.
+class Mount(NamedTuple):
+    """Where a file system is mounted, its type, and what is mounted: a device, or HOST:/PATH."""
+
+    at: Path
+    kind: str
+    source: str
+
+
+def mount_of(path: Path, mounts: str) -> Mount:
+    """Return the mount that a path lies on; its type is empty if that is unknown.
 
     ``mounts`` are as in ``/proc/PID/mounts``. No link is followed.
     """
-    best, kind = Path(), ""
+    best = Mount(Path(), "", "")
     for words in (line.split(" ") for line in mounts.splitlines()):
         if len(words) < 3:
             continue
         # The list has spaces, tabs, newlines and backslashes as three octal digits.
-        mount = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1]))
+        source, at = (
+            re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word) for word in words[:2]
+        )
         # Of two mounts at the same place the later one covers the other.
-        if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
-            best, kind = mount, words[2]
-    return best, kind
+        if path.is_relative_to(at) and len(Path(at).parts) >= len(best.at.parts):
+            best = Mount(Path(at), words[2], source)
+    return best
 
 
 @contextlib.contextmanager

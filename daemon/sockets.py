@@ -1,4 +1,4 @@
-"""Reads TCP sockets, as the kernel lists those of a process's network namespace.
+"""Reads TCP and UDP sockets, as the kernel lists those of a process's network namespace.
 
 It also bounds how long one of our own may take.
 """
@@ -14,29 +14,32 @@ from typing import NamedTuple
 from profd.daemon import processes
 
 
-class TcpSocket(NamedTuple):
+class InternetSocket(NamedTuple):
     """A socket of any process of the namespace; ``endpoint`` reads its two ends."""
 
     local: str
     remote: str
     is_listening: bool
+    is_udp: bool
     link: str
     """What the link of a descriptor of the socket says: ``socket:[INODE]``."""
 
 
-def tcp_sockets(pid: int) -> Iterator[TcpSocket]:
+def internet_sockets(pid: int) -> Iterator[InternetSocket]:
     """Yield the sockets of a process's namespace, IPv4 first; none if we may not look."""
-    for name in ("tcp", "tcp6"):
+    for name in ("tcp", "tcp6", "udp", "udp6"):
         lines = processes.read_text(f"{processes.PROC}/{pid}/net/{name}").splitlines()
         for fields in map(str.split, lines[1:]):
             if len(fields) > 9:
-                yield TcpSocket(fields[1], fields[2], fields[3] == "0A", f"socket:[{fields[9]}]")
+                is_listening, link = fields[3] == "0A", f"socket:[{fields[9]}]"
+                is_udp = name.startswith("udp")
+                yield InternetSocket(fields[1], fields[2], is_listening, is_udp, link)
 
 
-def listening(pid: int) -> Iterator[TcpSocket]:
-    """Yield the sockets at which a process itself listens."""
+def listening(pid: int) -> Iterator[InternetSocket]:
+    """Yield the TCP sockets at which a process itself listens."""
     own = set(processes.open_files(pid))
-    for one in tcp_sockets(pid):
+    for one in internet_sockets(pid):
         if one.is_listening and one.link in own:
             yield one
 

@@ -26,6 +26,7 @@ _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "polling", "gpu")} | {
     **dict.fromkeys(("write", "flush"), "blocked write"),
     "child": "child process",
     "running": "spin",
+    "gil": "lock",
 }
 
 

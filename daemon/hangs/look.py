@@ -146,8 +146,17 @@ class LookPair(NamedTuple):
 
     @property
     def _waits(self) -> int:
-        """How often those that train have waited between the looks."""
-        return self.second.switches - self.first.switches
+        """How often those that train have waited between the looks.
+
+        Who waits for the GIL wakes up every 5 ms to ask for it, which is no progress.
+        """
+        stood = {row.member.identity: row for row in self.first.mains()}
+        asked = sum(
+            row.waits - was.waits
+            for row in self.second.mains()
+            if row.wait.kind == "gil" and (was := stood.get(row.member.identity))
+        )
+        return self.second.switches - self.first.switches - asked
 
     def with_polls(self) -> LookPair:
         """Return the looks with polling as the wait of those that poll, and how often they do."""
@@ -276,7 +285,7 @@ def _standing_of(
         )
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(member) if is_main else 0
         if text := gil.get(ids.get(os_tid or pid, 0)):
-            wait = wait._replace(text=text)
+            wait = wait._replace(kind="gil", text=text)
         row = StackState(member, name or "thread", is_main, stack, wait, waits, os_tid=os_tid)
         standing.append(row)
     return standing

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from profd.daemon.hangs.look import Look, StackState, name_of_member
 from profd.daemon.hangs.waits import name_of_stranger, read_wait
+from profd.daemon.native.operations import innermost, operation_in
 from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
 from profd.daemon.store.records import Frame
 from profd.daemon.tree.tree import Member
+
+_MOST_NAMED = 3
 
 
 def with_native_frames(look: Look) -> tuple[Look, list[str]]:
@@ -36,7 +40,28 @@ def with_native_frames(look: Look) -> tuple[Look, list[str]]:
         if thread.native and not thread.frames:
             standing.append(_without_python(members[pid], thread))
     whys = [f"{name_of_member(members[pid])}: {why}" for pid, (_, why) in found.items() if why]
-    return replace(look, standing=tuple(standing)), whys
+    return replace(look, standing=tuple(_with_operations(standing))), whys
+
+
+def _with_operations(rows: Sequence[StackState]) -> Iterator[StackState]:
+    """Yield rows whose waits say in which native operation, and for which thread of the process."""
+    found = [
+        None if one is None or one.waits_for(row.native) else one
+        for row, one in ((row, operation_in(row.native)) for row in rows)
+    ]
+    for row, operation in zip(rows, found, strict=True):
+        if operation is None:
+            yield row
+            continue
+        text = f"{row.wait.text}, in {operation.text}"
+        beside = [
+            (other, its.text if its else innermost(other.native))
+            for other, its in zip(rows, found, strict=True)
+            if row.stack and other.member is row.member and operation.waits_for(other.native)
+        ]
+        for other, place in beside[:_MOST_NAMED]:
+            text += f"; its thread {other.thread} ({other.os_tid}) is in {place}: {other.wait.text}"
+        yield row._replace(wait=row.wait._replace(text=text))
 
 
 def _without_python(member: Member, thread: DumpedThread) -> StackState:

@@ -28,6 +28,8 @@ from profd.daemon.store.records import (
 from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
+_KERNELS, _TRAFFIC = "gpu_graphics_active_share", "gpu_dram_bandwidth_share"
+"""When kernels ran, not copies, and how busy the memory was: of GPM, from Hopper on."""
 _HISTORY = 1200
 """Most readings that are kept. If there are more, every second one goes: steps may take hours."""
 
@@ -46,7 +48,9 @@ class RunActivity:
         self._steps: dict[Identity | None, tuple[int, float]] = {}
         self.left: set[Identity | None] = set()
         """The processes that have left the loop of their steps."""
-        self._gpus: dict[str, deque[tuple[int, float]]] = {}
+        self._gpus: dict[str, dict[str, deque[tuple[int, float]]]] = {
+            name: {} for name in (UTILIZATION, _KERNELS, _TRAFFIC)
+        }
 
     def take(self, record: PointsTaken | EventHappened) -> None:
         if isinstance(record, EventHappened) and record.kind is EventKind.LOOP_LEFT:
@@ -68,11 +72,10 @@ class RunActivity:
                     self.step_ns, self.last_step = record.at_ns, int(point.value)
                     self._steps[point.identity] = seen
                     self.left.discard(point.identity)
-            elif point.name == UTILIZATION and point.device is not None:
+            elif point.device is not None and point.name in self._gpus:
                 at_ns = record.at_ns if point.at_ns is None else point.at_ns
-                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append(
-                    (at_ns, point.value)
-                )
+                points = self._gpus[point.name].setdefault(point.device, deque(maxlen=_HISTORY))
+                points.append((at_ns, point.value))
         if processes:
             before_ns, spent_s, _ = self._readings[-1] if self._readings else (record.at_ns, 0.0, 0)
             spent_s += cores * (record.at_ns - before_ns) / SECOND_NS
@@ -150,14 +153,28 @@ class RunActivity:
         found = list(self._gpu_since(at_ns).values())
         return bool(found) and all(values and min(values) >= 0.9 for values in found)
 
+    def spinning_gpus(self, at_ns: int) -> list[str]:
+        """Return the GPUs in which a kernel ran throughout that moved no data of their memory.
+
+        Empty if there was another GPU, or one that does not tell.
+        """
+        kernels, traffic = (self._gpu_since(at_ns, name) for name in (_KERNELS, _TRAFFIC))
+        names = sorted(self._gpu_since(at_ns))
+        # A hundredth of the bandwidth of an H100's memory is 33 GB/s.
+        are_still = all(
+            min(kernels.get(one) or [0.0]) >= 0.9 and max(traffic.get(one) or [1.0]) < 0.01
+            for one in names
+        )
+        return names if are_still and self.gpus_are_full_since(at_ns) else []
+
     def gpu_facts(self, at_ns: int) -> list[str]:
         gpus = sorted(self._gpu_since(at_ns).items())
         return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
 
-    def _gpu_since(self, at_ns: int) -> dict[str, list[float]]:
+    def _gpu_since(self, at_ns: int, series: str = UTILIZATION) -> dict[str, list[float]]:
         return {
             name: [value for when, value in points if when >= at_ns]
-            for name, points in self._gpus.items()
+            for name, points in self._gpus[series].items()
         }
 
 
@@ -223,7 +240,8 @@ class StackAges:
         Returns 0 if that is unknown.
         """
         since_ns = self._since_ns()
-        if since_ns is None or self._activity.gpu_moves_since(since_ns):
+        # what a GPU did in the first moments may be a mean with what it did before
+        if since_ns is None or self._activity.gpu_moves_since(since_ns + 2 * SECOND_NS):
             return 0.0
         return (self._clock.now_ns() - max(since_ns, self._activity.step_ns or 0)) / SECOND_NS
 
@@ -242,19 +260,25 @@ class TwoLooks:
     def __init__(self, clock: Clock, look: Callable[[bool], Awaitable[Look | None]]) -> None:
         self._clock, self._look = clock, look
         self._first: Look | None = None
+        self._took_s = 0.0
+        """Seconds that the first look took."""
 
     async def check(self, stalled_s: float, timeout_s: float) -> LookPair | None:
         """Return two looks at a run that has been stalled for the timeout; else None.
 
         The second one is the first of the next two.
         """
-        # To report within the requested time, allow for a reading's age and two looks.
-        due_s, half_s = timeout_s - min(0.2 * timeout_s, 3.0), timeout_s / 2
+        # To report within the requested time, allow for a reading's age and two looks, and where
+        # looks take long for native stacks: a second look takes twice as long, those six times.
+        due_s = timeout_s - min(0.2 * timeout_s, 3.0 + 8 * self._took_s)
+        half_s = timeout_s / 2
         apart_ns = int((due_s - half_s) * SECOND_NS)
         if stalled_s < half_s:
             self._first = None
         elif self._first is None:
+            began_ns = self._clock.now_ns()
             self._first = await self._look(True)
+            self._took_s = (self._clock.now_ns() - began_ns) / SECOND_NS
         elif stalled_s >= due_s and self._clock.now_ns() - self._first.at_ns >= apart_ns:
             first, self._first = self._first, await self._look(False)
             return LookPair(first, self._first) if self._first else None

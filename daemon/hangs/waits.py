@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.controlgroups import is_frozen
-from profd.daemon.sockets import endpoint, tcp_sockets
+from profd.daemon.paths import NETWORK_FILE_SYSTEMS, mount_of
+from profd.daemon.sockets import endpoint, internet_sockets
 from profd.daemon.systemcalls import system_call
 
 _FLAGS = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
@@ -106,6 +107,8 @@ _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
 _TRANSFERS = ("read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg")
 _POLL_FD = struct.Struct("=ihh")
 _EPOLL_FD = re.compile(rb"^tfd: *(\d+) ", re.MULTILINE)
+_PRIVATE = 128
+"""FUTEX_PRIVATE_FLAG of linux/futex.h: only threads of this process can end such a wait."""
 _FD_SETSIZE = 1024
 """No set of `select` has more descriptors, in glibc."""
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
@@ -122,7 +125,7 @@ class Wait(NamedTuple):
     kind: str
     """The kind of the wait.
 
-    It is stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, polling,
+    It is stopped, frozen, running, lock, gil, read, write, terminal, flush, child, sleep, polling,
     events, gpu or unknown.
     """
     text: str
@@ -180,10 +183,12 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
         case "flock" | "fcntl":
             return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
-            return Wait("lock", f"a lock ({call} {first:#x})")
+            lost = _lost_in_fork(pid, call, second, name_of)
+            return Wait("lock", f"a lock ({call} {first:#x}){lost}")
         case "open" | "openat" | "newfstatat":
             path = _memory(pid, first if call == "open" else second, 256).partition(b"\0")[0]
-            return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
+            name = path.decode(errors="replace") or "a file"
+            return Wait("read", f"opens {name}{_served_by(pid, name)}")
         case "wait4" | "waitid":
             child = second if call == "waitid" else first
             if not 0 < child < 1 << 22:
@@ -247,16 +252,42 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
         return Wait("terminal" if is_reader else kind, f"{does} the terminal {link}")
     if link.startswith("/dev/nvidia"):
         return Wait("gpu", f"waits for the GPU ({link})")
-    return Wait(kind, f"{does} {link or f'descriptor {fd}'}")
+    return Wait(kind, f"{does} {link or f'descriptor {fd}'}{_served_by(pid, link)}")
 
 
 def _far_end(pid: int, link: str) -> str:
-    """Return the other end of a TCP socket, or an empty text for any other socket."""
-    for one in tcp_sockets(pid):
+    """Return the other end of a TCP or UDP socket, or an empty text for any other socket."""
+    for one in internet_sockets(pid):
         if one.link == link:
-            host, port = endpoint(one.remote)
-            return f" connected to port {port}" if ":" in host else f" connected to {host}:{port}"
+            (host, port), by = endpoint(one.remote), " by UDP" if one.is_udp else ""
+            to = f"port {port}" if ":" in host else f"{host}:{port}"
+            return f" connected to {to}{by}"
     return ""
+
+
+def _served_by(pid: int, path: str) -> str:
+    """Return which file system a path is on if it is one that others serve; else an empty text."""
+    mount = mount_of(Path(path), processes.read_text(f"{processes.PROC}/{pid}/mounts"))
+    if not mount.kind.startswith(NETWORK_FILE_SYSTEMS):
+        return ""
+    return f" of {mount.source} ({mount.kind} at {mount.at})"
+
+
+def _lost_in_fork(pid: int, call: str, operation: int, name_of: NameOf) -> str:
+    """Return that no thread can release a lock, or an empty text if one could.
+
+    A process that was forked has one thread only, but all locks as they were.
+    """
+    found = processes.read_stat(pid)
+    is_own = call == "futex" and operation & _PRIVATE
+    if not is_own or found is None or found.threads > 1:
+        return ""
+    text = ", and its process has no other thread that could release it"
+    parent = processes.read_stat(found.ppid)
+    # each program has its stack at another address
+    if not found.image or parent is None or parent.image != found.image:
+        return text
+    return f"{text}: it is a fork of {name_of(found.ppid)}, whose threads are gone in it"
 
 
 def _wchan(pid: int, os_tid: int) -> str:

@@ -139,7 +139,7 @@ class HangWatch:
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
         looks = partial(TwoLooks, self.clock, self._take_look)
         self._soon, self._late = looks(), looks()
-        self._soon_spin, self._late_spin = looks(), looks()
+        self._soon_spin, self._late_spin, self._soon_still = looks(), looks(), looks()
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: records.Record) -> None:
@@ -226,7 +226,8 @@ class HangWatch:
             return
         if is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
-            self._report(seen, stalled_s, *await self._with_native(seen.second))
+            look, whys = await self._with_native(seen.second)
+            self._report(seen._replace(second=look), stalled_s, whys)
 
     async def _with_native(self, look: Look) -> tuple[Look, list[str]]:
         """Return a look with native frames, or why there are none: a hang is reported anyway."""
@@ -256,10 +257,17 @@ class HangWatch:
         if self.ask and self.is_settled() and self.clock.now_ns() >= self._silent_until_ns:
             await self._find(self._soon_spin, stood_s, timeout_s, self._is_proven, goes_on)
         if self._activity.step_ns is not None:  # else nobody knows whether it goes on
+            if self._activity.spinning_gpus(self.clock.now_ns() - int(timeout_s / 3 * SECOND_NS)):
+                await self._find(self._soon_still, stood_s, timeout_s, self._gpus_spin, goes_on)
             await self._find(self._late_spin, stood_s, LONG * timeout_s, self._has_spun, goes_on)
 
     def _has_new_stack(self, at_ns: int) -> bool:
         return self._activity.has_stepped_since(at_ns) or self._ages.has_moved_since(at_ns)
+
+    def _gpus_spin(self, looks: LookPair) -> bool:
+        """Return whether all wait for their GPUs, in which kernels run and move no data."""
+        spinning = self._activity.spinning_gpus(looks.first.at_ns)
+        return bool(spinning) and all(map(waits_for_device, looks.second.mains()))
 
     def _has_spun(self, looks: LookPair) -> bool:
         return looks.has_spun() and looks.verdict.progress is not Progress.GOES_ON
@@ -374,8 +382,8 @@ class HangWatch:
             return True
         return looks.has_moved(steps_are_known=activity.step_ns is not None)
 
-    def _report(self, looks: LookPair, quiet_s: float, native: Look, whys: Sequence[str]) -> None:
-        """Report a hang; ``native`` is the second look with native frames, ``whys`` why not."""
+    def _report(self, looks: LookPair, quiet_s: float, whys: Sequence[str]) -> None:
+        """Report a hang; ``whys`` say which native frames were not read."""
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
@@ -386,13 +394,16 @@ class HangWatch:
                 f"the last step that was seen is {self._activity.last_step}, {ago_s:.0f} s before"
             )
         facts += [*(death.in_words() for death in deaths), *self._activity.gpu_facts(since_ns)]
+        spinning = self._activity.spinning_gpus(looks.first.at_ns)
         look = looks.second
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
         facts += whys
         cause = self._cause(looks, deaths)
-        report = records.HangReport(cause.group, native.groups(), tuple(facts), cause.behind)
+        report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
+        if spinning:
+            text += f"; a kernel runs in {', '.join(spinning)} and moves no data of its memory"
         self._hang, self.is_suspicious = HangFound(now_ns, since_ns, text, report), False
         self.put(self._hang)
         self.put(EventHappened(now_ns, EventKind.HANG, text))

@@ -253,7 +253,7 @@ def _space(
     name: str, path: str, place: str, mounts: str, *, has_name: bool = False
 ) -> Iterator[Point]:
     """Yield the space at ``path``, which the target calls ``place``."""
-    mount, kind = mount_of(Path(place), mounts)
+    mount, kind, _ = mount_of(Path(place), mounts)
     if not kind or kind.startswith(NETWORK_FILE_SYSTEMS):
         return
     try:

@@ -128,7 +128,7 @@ def _of_files(pid: int) -> Reason | None:
 
 def _file_system(path: str) -> str:
     """Return the type and the mount point of the file system that holds a path."""
-    at, kind = mount_of(Path(path), processes.read_text(f"{processes.PROC}/self/mounts"))
+    at, kind, _ = mount_of(Path(path), processes.read_text(f"{processes.PROC}/self/mounts"))
     return f"the {kind} file system at {at}" if kind else "an unknown file system"
 
 

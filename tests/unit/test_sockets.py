@@ -1,4 +1,4 @@
-"""TCP sockets as the kernel lists them: both families, both ends, and whose they are."""
+"""TCP and UDP sockets as the kernel lists them: both families, both ends, and whose they are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import socket
 import pytest
 
 from profd.daemon import processes
-from profd.daemon.sockets import TcpSocket, endpoint, tcp_sockets
+from profd.daemon.sockets import InternetSocket, endpoint, internet_sockets
 
 
-def found(one: socket.socket) -> TcpSocket:
+def found(one: socket.socket) -> InternetSocket:
     link = processes.link(os.getpid(), f"fd/{one.fileno()}")
-    (same,) = (each for each in tcp_sockets(os.getpid()) if each.link == link)
+    (same,) = (each for each in internet_sockets(os.getpid()) if each.link == link)
     return same
 
 
@@ -32,4 +32,4 @@ def test_both_ends_of_a_connection_are_found(family: socket.AddressFamily, host:
 
 
 def test_a_process_that_is_gone_has_none() -> None:
-    assert list(tcp_sockets(1 << 30)) == []
+    assert list(internet_sockets(1 << 30)) == []

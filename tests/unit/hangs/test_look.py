@@ -73,4 +73,4 @@ def test_a_thread_that_waits_for_the_gil_says_who_holds_it(
     monkeypatch.setattr(look, "waits_for_gil", lambda pid, threads: {us: text})
     monkeypatch.setattr(processes, "thread_ids", lambda pid: {us: us, 71: 71})
     seen = look.take_look([TRAINS], 0, mains_only=False)
-    assert [row.wait for row in seen.standing] == [Wait("lock", text), Wait("lock", "a lock")]
+    assert [row.wait for row in seen.standing] == [Wait("gil", text), Wait("lock", "a lock")]

@@ -73,6 +73,26 @@ def test_threads_without_python_are_added_and_come_last(found: list[DumpedThread
     assert look.mains() == [replace_native(LOOK.standing[0])]
 
 
+def test_a_wait_says_its_native_operation_and_the_thread_that_it_is_for(
+    found: list[DumpedThread],
+) -> None:
+    omp = "? (libgomp.so.1)"
+    found += [
+        thread(PID, SAME, omp, omp),
+        thread(71, SAME, "poll (libc.so.6)", "getaddrinfo (libc.so.6)"),
+        thread(80, (), "read (libc.so.6)", "f (libn.so)", omp, name="omp"),
+        thread(81, (), omp, name="omp"),
+    ]
+    look, _ = with_native_frames(LOOK)
+    team = "in OpenMP's wait for the threads of a team"
+    assert [row.wait.text for row in look.standing] == [
+        f"a lock, {team}; its thread omp (80) is in f (libn.so): another lock",
+        "a lock, in the look-up of a host's name",
+        "another lock",
+        f"another lock, {team}",
+    ]
+
+
 def replace_native(row: StackState) -> StackState:
     return row._replace(native=("futex (libc.so.6)",))
 

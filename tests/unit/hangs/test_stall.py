@@ -15,7 +15,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.clock, self.taken = StoppedClock(), list[tuple[float, bool]]()
-        self.began_ns, self.can_be_read = self.clock.now_ns(), True
+        self.began_ns, self.can_be_read, self.takes_s = self.clock.now_ns(), True, 0.0
         self.looks = TwoLooks(self.clock, self._look)
 
     def stalled_s(self) -> float:
@@ -23,6 +23,7 @@ class Stage:
 
     async def _look(self, mains_only: bool) -> Look | None:
         self.taken.append((self.stalled_s(), mains_only))
+        self.clock.advance(self.takes_s)
         return Look(self.clock.now_ns(), ()) if self.can_be_read else None
 
     async def found_in_s(self, seconds: int) -> list[float]:
@@ -53,6 +54,12 @@ async def test_a_first_look_that_came_late_has_its_time_until_the_second() -> No
     stage = Stage()
     stage.clock.advance(55)
     assert await stage.found_in_s(29) == [83]
+
+
+async def test_the_second_look_comes_earlier_if_looks_take_long() -> None:
+    stage = Stage()
+    stage.takes_s = 0.5
+    assert await stage.found_in_s(60) == [54]
 
 
 @pytest.mark.parametrize("stalled_s", [40, 100])

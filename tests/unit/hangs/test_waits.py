@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -114,6 +115,80 @@ def test_connection_and_where_it_leads() -> None:
             assert wait.is_transfer
         here.close()
         there.close()
+
+
+def test_datagrams_come_from_the_far_end_by_udp() -> None:
+    with (
+        socket.socket(type=socket.SOCK_DGRAM) as server,
+        socket.socket(type=socket.SOCK_DGRAM) as us,
+    ):
+        server.bind(("127.0.0.1", 0))
+        us.connect(server.getsockname())
+        address = us.getsockname()
+        with thread_in(lambda: us.recv(1), lambda: server.sendto(b"x", address)) as os_tid:
+            text = wait_of(os_tid, "read").text
+        assert text == f"reads a socket connected to 127.0.0.1:{server.getsockname()[1]} by UDP"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("nfs4", "reads {path} of files:/sets (nfs4 at /)"),
+        ("fuse.sshfs", "reads {path} of files:/sets (fuse.sshfs at /)"),
+        ("ext4", "reads {path}"),
+    ],
+)
+def test_a_file_that_others_serve_is_named_with_its_server(
+    kind: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shard.tar"
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    mounts = f"files:/sets / {kind} rw 0 0\n"
+    read_text = processes.read_text
+    monkeypatch.setattr(
+        processes, "read_text", lambda at: mounts if at.endswith("/mounts") else read_text(at)
+    )
+    monkeypatch.setattr(waits, "system_call", lambda *_: ("read", file, 0))
+    assert read_wait(os.getpid(), os.getpid(), name_of).text == text.format(path=path)
+    os.close(file)
+
+
+_FORKS = """
+import os, threading
+lock, has_begun = threading.Lock(), threading.Event()
+def hold():
+    with lock:
+        has_begun.set()
+        threading.Event().wait()
+threading.Thread(target=hold).start()
+has_begun.wait()
+child = os.fork()
+if child:
+    print(child, flush=True)
+lock.acquire()
+"""
+
+
+def test_a_lock_that_was_held_during_a_fork_can_be_released_by_nobody() -> None:
+    with subprocess.Popen([sys.executable, "-c", _FORKS], stdout=subprocess.PIPE) as parent:
+        child = int(there(parent.stdout).readline())
+        try:
+            lost = ", and its process has no other thread that could release it: "
+            lost += f"it is a fork of pid {parent.pid}, whose threads are gone in it"
+            assert wait_of(child, "lock", child).text.endswith(lost)
+            assert "no other thread" not in wait_of(parent.pid, "lock", parent.pid).text
+        finally:
+            os.kill(child, signal.SIGKILL)
+            parent.kill()
+
+
+def test_a_lock_that_processes_share_may_be_released_by_another() -> None:
+    program = "import multiprocessing as m; one = m.Lock(); one.acquire(); one.acquire()"
+    with subprocess.Popen([sys.executable, "-c", program]) as child:
+        try:
+            assert "no other thread" not in wait_of(child.pid, "lock", child.pid).text
+        finally:
+            child.kill()
 
 
 def test_poll_of_one_descriptor_is_a_read_of_it() -> None:

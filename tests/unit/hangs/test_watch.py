@@ -114,6 +114,14 @@ async def test_a_run_that_stands_still_hangs_within_its_timeout() -> None:
     assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang"]
 
 
+@pytest.mark.parametrize(("kind", "count"), [("gil", 1), ("lock", 0)])
+async def test_who_asks_for_the_gil_all_the_time_makes_no_progress(kind: str, count: int) -> None:
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP,), Wait(kind, "waits")
+    await stage.pass_s(60, 0.0, wakes=200)
+    assert [hang.report.cause for hang in stage.found()] == ["lock"] * count
+
+
 async def test_looks_that_the_budget_refuses_are_put_off_and_what_was_seen_before_counts() -> None:
     stage, asked, may = Stage(), list[float](), [True]
 
@@ -610,6 +618,41 @@ async def test_a_run_that_spins_hangs_after_four_times_the_timeout(
     assert where is REDUCE or "stands in wait_for_peer (train.py:12): it is running" in hang.text
     assert any("the last step that was seen is 20" in fact for fact in hang.report.facts)
     assert abs(stage.clock.now_ns() - hang.since_ns - DUE_S * SECOND_NS) < 4 * SECOND_NS
+
+
+SYNCHRONIZE = Frame("synchronize", "/venv/lib/python3.11/site-packages/torch/cuda/__init__.py", 9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_hang"),
+    [
+        ({}, True),
+        ({"gpu_dram_bandwidth_share": 0.2}, False),
+        ({"gpu_dram_bandwidth_share": None}, False),
+        ({"gpu_graphics_active_share": 0.0}, False),
+        ({"gpu_utilization_share": 0.5}, False),
+    ],
+    ids=["spins", "its memory is busy", "GPM is unknown", "it copies", "it is half idle"],
+)
+async def test_a_kernel_that_moves_no_data_spins(
+    changed: dict[str, float | None], is_hang: bool
+) -> None:
+    readings: dict[str, float | None] = {
+        "gpu_utilization_share": 1.0,
+        "gpu_graphics_active_share": 1.0,
+        "gpu_dram_bandwidth_share": 0.0,
+        **changed,
+    }
+    points = [
+        Point(name, value, device="gpu0") for name, value in readings.items() if value is not None
+    ]
+    stage = Busy()
+    await stage.spin_s(30, *points, where=SYNCHRONIZE)
+    found = stage.found()
+    assert bool(found) == is_hang
+    if is_hang:
+        assert found[0].report.cause == "gpu"
+        assert found[0].text.endswith("; a kernel runs in gpu0 and moves no data of its memory")
 
 
 async def test_a_spin_is_recorded_once_and_ends_when_the_stack_changes() -> None:
