@@ -31,6 +31,7 @@ from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvml import explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.questions import Questions
+from profd.daemon.hangs.knownhangs import known_hangs, versions_of
 from profd.daemon.installation import install_command
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import Paragraph, joined
@@ -124,6 +125,7 @@ def examine(pid: int | None = None) -> list[Check]:
         checked("control sockets", lambda: (PASSED, str(paths.runtime_folder()))),
         checked("GPUs", check_gpus, system),
         checked("gdb", check_gdb),
+        checked("known hangs", check_known_hangs, pid),
     ]
     if pid is None:
         return [*checks, checked("torch windows", check_torch)]
@@ -364,6 +366,15 @@ def check_torch_of(pid: int) -> Answer:
         "--inject`"
     )
     return NOTE, f"pid {pid} was launched without --torch-window", remedy
+
+
+def check_known_hangs(pid: int | None) -> Answer:
+    """Check the versions of the driver, and of what a process has loaded."""
+    versions = versions_of(pid)
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    if found := known_hangs(versions):
+        return NOTE, named, "; ".join(found)
+    return PASSED, f"none of {named}" if named else "`profd doctor PID` looks at its versions"
 
 
 def check_process(pid: int, system: System) -> Answer:

@@ -89,7 +89,7 @@ def find(pids: Iterable[int]) -> Ras | None:
     Raises NoAnswer, in words, if there is none, or it may not be asked.
     """
     pids = list(pids)
-    pid, library = _library_of(pids)
+    pid, library = library_of(pids)
     if not library:
         return None
     version = version_of(pid, library)
@@ -121,7 +121,7 @@ def find(pids: Iterable[int]) -> Ras | None:
     )
 
 
-def _library_of(pids: Iterable[int]) -> tuple[int, str]:
+def library_of(pids: Iterable[int]) -> tuple[int, str]:
     """Return the first process that has loaded NCCL, and that library's path; else 0 and ""."""
     mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
     return next(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from profd.daemon.hangs.knownhangs import known_hangs, versions_of
 from profd.daemon.hangs.look import Look, StackState, name_of_member
 from profd.daemon.hangs.waits import name_of_stranger, read_wait
 from profd.daemon.native.operations import innermost, operation_in
@@ -18,7 +20,7 @@ _MOST_NAMED = 3
 
 
 def with_native_frames(look: Look) -> tuple[Look, list[str]]:
-    """Return a look with native frames, and why there are none of some processes. Blocks.
+    """Return a look with native frames, and facts: why there are none, and known hangs. Blocks.
 
     A thread has none if it has left the stack of the look. Threads that run no Python are added.
     """
@@ -40,7 +42,16 @@ def with_native_frames(look: Look) -> tuple[Look, list[str]]:
         if thread.native and not thread.frames:
             standing.append(_without_python(members[pid], thread))
     whys = [f"{name_of_member(members[pid])}: {why}" for pid, (_, why) in found.items() if why]
-    return replace(look, standing=tuple(_with_operations(standing))), whys
+    seen = replace(look, standing=tuple(_with_operations(standing)))
+    return seen, [*whys, *_known_in(seen)]
+
+
+def _known_in(look: Look) -> dict[str, None]:
+    """Return what is known of hangs of the versions that train, each once, in their order."""
+    frames = [f"{frame.function} {frame.file}" for row in look.standing for frame in row.stack]
+    frames += [frame for row in look.standing for frame in row.native]
+    known = (known_hangs(versions_of(row.member.identity.pid), frames) for row in look.mains())
+    return dict.fromkeys(itertools.chain.from_iterable(known))
 
 
 def _with_operations(rows: Sequence[StackState]) -> Iterator[StackState]:

@@ -93,6 +93,15 @@ def test_a_wait_says_its_native_operation_and_the_thread_that_it_is_for(
     ]
 
 
+def test_versions_that_are_known_to_hang_are_a_fact_once(
+    found: list[DumpedThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nativelook, "versions_of", lambda _: {"NCCL": "2.29.2"})
+    found += [thread(PID, SAME, "ncclCommAbort (libnccl.so.2)")]
+    _, facts = with_native_frames(LOOK)
+    assert [fact.partition(" is ")[0] for fact in facts] == ["rank 3: it", "NCCL 2.29.2"]
+
+
 def replace_native(row: StackState) -> StackState:
     return row._replace(native=("futex (libc.so.6)",))
 
