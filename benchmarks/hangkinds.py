@@ -429,7 +429,7 @@ KINDS = (
     Kind("DNS", _DNS, ("blocked read",), r"10\.9\.9\.9:53 by UDP"),
     Kind("file system", _FILES, ("blocked read",), r"fileserver:/shards"),
     Kind("dead worker", _WORKER, ("dead worker",), r"\w+ \d+ \(pid \d+\) was ended by SIGKILL"),
-    Kind("stuck kernel", _KERNEL, ("gpu",), r"GPU"),
+    Kind("stuck kernel", _KERNEL, ("gpu",), r"a kernel runs in gpu0"),
 )
 
 

@@ -19,8 +19,9 @@ from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, is_stopped_by_user, signal_name
 from profd.daemon.secrets import mask_line
+from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import RankBehind, Stand
+from profd.daemon.store.records import HangFound, RankBehind, Stand
 from profd.daemon.store.rows import RunInfo, ThreadRow
 from profd.daemon.timerange import TimeRange
 
@@ -56,13 +57,16 @@ class Hang(msgspec.Struct, frozen=True):
 
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
-    """Return the hangs that were reported in the selection's range of time, in order."""
+    """Return the hangs that were reported in the selection's range of time, in order.
+
+    Of a job of several nodes, those of one time are one.
+    """
 
     def seconds(at_ns: int) -> float:
         return (at_ns - reader.info.started_ns) / SECOND_NS
 
     found = []
-    for row in reader.hangs():
+    for row in _hangs_of(reader):
         if row.at_ns < selection.time.from_ns or row.since_ns >= selection.time.to_ns:
             continue
         places = tuple(
@@ -86,6 +90,16 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
             )
         )
     return tuple(found)
+
+
+def _hangs_of(reader: RunReader) -> list[HangFound]:
+    if not nodes_of(reader):
+        return reader.hangs()
+    from profd.daemon.hangs.joined import join_hangs  # only for several nodes, as it imports much
+
+    hosts = hosts_of(reader)
+    ranks = {row.rank: hosts[row.id] for row in reader.processes.values() if row.rank is not None}
+    return join_hangs(reader.hangs(), ranks)
 
 
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")

@@ -91,9 +91,8 @@ class Look(msgspec.Struct, frozen=True):
         found: defaultdict[tuple[bool, Stack, tuple[str, ...]], list[Stand]] = defaultdict(list)
         for row in self.standing:
             pid, role, rank = row.member.identity.pid, row.member.role, row.member.rank
-            stand = Stand(
-                name_of_member(row.member), pid, role, rank, row.thread, row.is_main, row.wait.text
-            )
+            name, wait = name_of_member(row.member), row.wait
+            stand = Stand(name, pid, role, rank, row.thread, row.is_main, wait.text, wait.kind)
             found[row.is_main, row.stack, row.native].append(stand)
         ordered = sorted(
             found.items(),

@@ -335,7 +335,8 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
 class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
     """A thread that stands still in a hang.
 
-    ``process`` names its process in words, and ``wait`` says what it waits for.
+    ``process`` names its process in words, and ``wait`` says what it waits for. ``kind`` is the
+    kind of the wait, empty in older files.
     """
 
     process: str
@@ -345,6 +346,7 @@ class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
     thread: str
     is_main: bool
     wait: str
+    kind: str = ""
 
 
 class HangGroup(msgspec.Struct, frozen=True):
