@@ -371,9 +371,9 @@ def check_torch_of(pid: int) -> Answer:
 def check_known_hangs(pid: int | None) -> Answer:
     """Check the versions of the driver, and of what a process has loaded."""
     versions = versions_of(pid)
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
     if found := known_hangs(versions):
-        return NOTE, named, "; ".join(found)
+        return NOTE, "; ".join(found), "run another version"
+    named = ", ".join(map(" ".join, versions.items()))
     return PASSED, f"none of {named}" if named else "`profd doctor PID` looks at its versions"
 
 

@@ -17,6 +17,8 @@ from profd.daemon import processes
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
+HANG_SUFFIX = ".hang.md"
+"""Of the text of a run's last hang, which lies beside its file."""
 _NAMELESS = "run"
 """The name of a run if nothing in its own name is allowed in a file name."""
 LATEST = "latest"

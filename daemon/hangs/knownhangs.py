@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 from collections.abc import Iterable, Mapping
@@ -37,9 +38,6 @@ class KnownHang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
         is_affected = _numbers(self.since) <= _numbers(version) < _numbers(self.below)
         return is_affected and self.machine in ("", machine)
 
-    def in_words(self) -> str:
-        return f"{self.hangs}; {self.helps} helps ({self.source})"
-
 
 class _KnownHangs(msgspec.Struct, frozen=True):
     known: tuple[KnownHang, ...]
@@ -65,12 +63,11 @@ def known_hangs(versions: Mapping[str, str], frames: Iterable[str] | None = None
     Takes the frames of a hang, each ``function file``; without them, all entries count.
     """
     text = None if frames is None else "\n".join(frames)
-    machine = platform.machine()
-    found = (one for one in entries() if one.is_of(versions.get(one.of, ""), machine))
+    found = (one for one in entries() if one.is_of(versions.get(one.of, ""), platform.machine()))
     return [
-        f"{one.of} {versions[one.of]} is known to hang: {one.in_words()}"
-        for one in found
-        if text is None or one.frame in text
+        f"{it.of} {versions[it.of]} is known to hang: {it.hangs}; {it.helps} helps: {it.source}"
+        for it in found
+        if text is None or it.frame in text
     ]
 
 
@@ -82,17 +79,13 @@ def entries() -> tuple[KnownHang, ...]:
 def _torch_version(pid: int) -> str:
     """Return the version of the torch that a process has loaded; empty if that is unknown."""
     paths = (path for _, path in mapped_files(processes.maps(pid)) if path.endswith(_TORCH))
-    try:
-        for path in paths:
-            text = files_of(pid).read(f"{path.removesuffix(_TORCH)}/version.py")
-            if match := _TORCH_VERSION.search(text):
-                return match[1].decode()
-    except (OSError, Unanswered):
-        pass
+    folder = next(paths, "").removesuffix(_TORCH)
+    with contextlib.suppress(OSError, Unanswered):
+        if match := _TORCH_VERSION.search(files_of(pid).read(f"{folder}/version.py")):
+            return match[1].decode()
     return ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version without what follows them; none if it is unknown."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, match[0].split("."))) if match else ()
+    """Return the numbers of a version but those of its build; none if it is unknown."""
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))

@@ -149,13 +149,8 @@ class LookPair(NamedTuple):
 
         Who waits for the GIL wakes up every 5 ms to ask for it, which is no progress.
         """
-        stood = {row.member.identity: row for row in self.first.mains()}
-        asked = sum(
-            row.waits - was.waits
-            for row in self.second.mains()
-            if row.wait.kind == "gil" and (was := stood.get(row.member.identity))
-        )
-        return self.second.switches - self.first.switches - asked
+        asks = any(row.wait.kind == "gil" for row in self.second.mains())
+        return 0 if asks else self.second.switches - self.first.switches
 
     def with_polls(self) -> LookPair:
         """Return the looks with polling as the wait of those that poll, and how often they do."""
@@ -279,15 +274,18 @@ def _standing_of(
         name, os_tid, is_main = thread.thread_name, thread.os_thread_id, thread is leader
         if main_only and not is_main:
             continue
-        stack = tuple(
-            Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)
-        )
+        stack = stack_of(thread)
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(member) if is_main else 0
         if text := gil.get(ids.get(os_tid or pid, 0)):
             wait = wait._replace(kind="gil", text=text)
         row = StackState(member, name or "thread", is_main, stack, wait, waits, os_tid=os_tid)
         standing.append(row)
     return standing
+
+
+def stack_of(thread: DumpedThread) -> Stack:
+    frames = reversed(thread.frames)
+    return tuple(Frame(frame.name, frame.filename, frame.line) for frame in frames)
 
 
 def _leader(member: Member, threads: Sequence[DumpedThread]) -> DumpedThread | None:

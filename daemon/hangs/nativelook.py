@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from profd.daemon.hangs.knownhangs import known_hangs, versions_of
-from profd.daemon.hangs.look import Look, StackState, name_of_member
+from profd.daemon.hangs.look import Look, StackState, name_of_member, stack_of
 from profd.daemon.hangs.waits import name_of_stranger, read_wait
 from profd.daemon.native.operations import innermost, operation_in
 from profd.daemon.stacks.dump import DumpedThread, DumpFailed, take_dump
-from profd.daemon.store.records import Frame
 from profd.daemon.tree.tree import Member
 
 _MOST_NAMED = 3
@@ -36,7 +35,7 @@ def with_native_frames(look: Look) -> tuple[Look, list[str]]:
     standing = []
     for row in look.standing:
         thread = threads.pop((row.member.identity.pid, row.os_tid), None)
-        is_same = thread is not None and _stack(thread) == row.stack
+        is_same = thread is not None and stack_of(thread) == row.stack
         standing.append(row._replace(native=thread.native) if thread and is_same else row)
     for (pid, _), thread in threads.items():
         if thread.native and not thread.frames:
@@ -79,8 +78,3 @@ def _without_python(member: Member, thread: DumpedThread) -> StackState:
     pid, name, os_tid = member.identity.pid, thread.thread_name or "thread", thread.os_thread_id
     wait = read_wait(pid, os_tid or pid, name_of_stranger)
     return StackState(member, name, False, (), wait, native=thread.native, os_tid=os_tid)
-
-
-def _stack(thread: DumpedThread) -> tuple[Frame, ...]:
-    frames = reversed(thread.frames)
-    return tuple(Frame(frame.name, frame.filename, frame.line) for frame in frames)

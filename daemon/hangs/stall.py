@@ -49,7 +49,7 @@ class RunActivity:
         self.left: set[Identity | None] = set()
         """The processes that have left the loop of their steps."""
         self._gpus: dict[str, dict[str, deque[tuple[int, float]]]] = {
-            name: {} for name in (UTILIZATION, _KERNELS, _TRAFFIC)
+            name: {} for name in (UTILIZATION, _KERNELS, _TRAFFIC, "gpu_power_watts")
         }
 
     def take(self, record: PointsTaken | EventHappened) -> None:
@@ -170,6 +170,10 @@ class RunActivity:
     def gpu_facts(self, at_ns: int) -> list[str]:
         gpus = sorted(self._gpu_since(at_ns).items())
         return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
+
+    def gpu_readings(self, at_ns: int) -> dict[str, dict[str, list[float]]]:
+        """Return by series and device what was read of GPUs since a time."""
+        return {series: self._gpu_since(at_ns, series) for series in self._gpus}
 
     def _gpu_since(self, at_ns: int, series: str = UTILIZATION) -> dict[str, list[float]]:
         return {

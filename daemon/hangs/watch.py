@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -66,15 +67,18 @@ class Hook:
         self._run = run or {}
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, text: str, cause: str, behind: Sequence[records.RankBehind] = ()) -> str | None:
+    def start(self, hang: HangFound, file: Path | None) -> str | None:
         """Start the command; return why it could not be started, or None."""
-        environment = {**os.environ, **self._run, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause}
-        environment["PROFD_HANG_RANKS"] = " ".join(
-            str(one.rank) for one in behind if one.rank is not None
-        )
-        environment["PROFD_HANG_PIDS"] = " ".join(
-            str(one.pid) for one in behind if one.pid is not None
-        )
+        ranks = (str(one.rank) for one in hang.report.behind if one.rank is not None)
+        pids = (str(one.pid) for one in hang.report.behind if one.pid is not None)
+        given = {
+            "PROFD_HANG": hang.text,
+            "PROFD_HANG_CAUSE": hang.report.cause,
+            "PROFD_HANG_FILE": str(file or ""),
+            "PROFD_HANG_RANKS": " ".join(ranks),
+            "PROFD_HANG_PIDS": " ".join(pids),
+        }
+        environment = {**os.environ, **self._run, **given}
         command, null = ["/bin/sh", "-c", self._command or ""], subprocess.DEVNULL
         try:
             if self._command is not None:
@@ -121,6 +125,8 @@ class HangWatch:
     """Returns whether a look may take this many CPU seconds now."""
     add_native: Callable[[Look], tuple[Look, list[str]]] = lambda look: (look, [])
     """Adds native frames to a look, and says why there are none; blocks."""
+    write: Callable[[HangFound, Look, object], Path | None] = lambda *_: None
+    """Writes a text of the hang, and returns its path; blocks, and raises OSError."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
@@ -227,7 +233,18 @@ class HangWatch:
         if is_hang(seen := seen.with_polls()):
             self._goes_on = goes_on
             look, whys = await self._with_native(seen.second)
-            self._report(seen._replace(second=look), stalled_s, whys)
+            hang = self._report(seen._replace(second=look), stalled_s, whys)
+            await self._tell(hang, look)
+
+    async def _tell(self, hang: HangFound, look: Look) -> None:
+        """Write the text of a hang, and run the user's command."""
+        path, gpus = None, self._activity.gpu_readings(hang.at_ns - 300 * SECOND_NS)
+        try:
+            path = await asyncio.to_thread(self.write, hang, look, gpus)
+        except Exception as error:  # noqa: BLE001  the hang is reported anyway
+            self._say(EventKind.ERROR, f"the text of the hang could not be written ({error})")
+        if failure := self.hook.start(hang, path):
+            self._say(EventKind.ERROR, failure)
 
     async def _with_native(self, look: Look) -> tuple[Look, list[str]]:
         """Return a look with native frames, or why there are none: a hang is reported anyway."""
@@ -382,7 +399,7 @@ class HangWatch:
             return True
         return looks.has_moved(steps_are_known=activity.step_ns is not None)
 
-    def _report(self, looks: LookPair, quiet_s: float, whys: Sequence[str]) -> None:
+    def _report(self, looks: LookPair, quiet_s: float, whys: Sequence[str]) -> HangFound:
         """Report a hang; ``whys`` say which native frames were not read."""
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
@@ -407,9 +424,7 @@ class HangWatch:
         self._hang, self.is_suspicious = HangFound(now_ns, since_ns, text, report), False
         self.put(self._hang)
         self.put(EventHappened(now_ns, EventKind.HANG, text))
-        failure = self.hook.start(text, cause.group, cause.behind)
-        if failure is not None:
-            self._say(EventKind.ERROR, failure)
+        return self._hang
 
     def _check_end(self, hang: HangFound) -> None:
         if self._goes_on(hang.at_ns):

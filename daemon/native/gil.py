@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from profd.daemon import processes
@@ -15,6 +16,10 @@ def waits_for_gil(pid: int, threads: Sequence[DumpedThread]) -> dict[int, str]:
     Empty if nobody waits for it, or if that cannot be read.
     """
     state = lock_state(pid)
+    if state is not None and state.is_held and not state.waiting:
+        # who waits for it wakes up every 5 ms, and is not seen to wait in that moment
+        time.sleep(0.002)
+        state = lock_state(pid)
     if state is None or not state.waiting:
         return {}
     ids = processes.thread_ids(pid)

@@ -179,7 +179,8 @@ class RunStorage:
         self._reports = reports
         # The first ending is the run file; the others are there while it is written, or where it
         # was cut off.
-        run_endings = (paths.SUFFIX, f"{paths.SUFFIX}-wal", f"{paths.SUFFIX}-shm")
+        logs = (f"{paths.SUFFIX}-wal", f"{paths.SUFFIX}-shm")
+        run_endings = (paths.SUFFIX, *logs, paths.HANG_SUFFIX)
         self._parts = {RUN_FILES: (runs, run_endings), REPORT_FILES: (reports, (".html", ".json"))}
 
     def report_file(self, run_id: str, ending: str) -> Path:

@@ -232,6 +232,7 @@ class Recorder:
     def _begin_others(self) -> Readings:
         """Begin all but the samples: readings, GPUs, steps, and the watch for hangs."""
         from profd.daemon.gpu.collector import GpuCollector
+        from profd.daemon.hangs.hangfile import write_hang
         from profd.daemon.hangs.job import JobInquiry
         from profd.daemon.hangs.nativelook import with_native_frames
         from profd.daemon.hangs.watch import HangWatch, Hook
@@ -266,6 +267,7 @@ class Recorder:
                 ask=ask,
                 grant=self._sampling.grant,
                 add_native=with_native_frames,
+                write=partial(write_hang, options.run_file),
             )
             self._hangs.start()
         return self._readings

@@ -21,6 +21,7 @@ from profd.daemon.store.records import (
     Frame,
     HangEnded,
     HangFound,
+    HangReport,
     Identity,
     Point,
     PointsTaken,
@@ -524,11 +525,47 @@ def test_what_a_run_calls_itself_is_no_part_of_the_users_command(tmp_path: Path)
         f"'`touch {tmp_path}/cause`'",
     )
     hook = Hook(f'printf "%s|%s" "$PROFD_HANG" "$PROFD_HANG_CAUSE" > {tmp_path}/given')
-    assert hook.start(text, cause) is None
+    hang = HangFound(0, 0, text, HangReport(cause, ()))
+    assert hook.start(hang, tmp_path / "run.hang.md") is None
     assert [process.wait(DEADLINE_S) for process in hook.running] == [0]
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
         ("given", f"{text}|{cause}")
     ]
+
+
+async def test_the_text_of_a_hang_is_written_before_the_users_command_gets_its_path(
+    tmp_path: Path,
+) -> None:
+    told, given = tmp_path / "run.hang.md", tmp_path / "given"
+    hook = Hook(f'cat "$PROFD_HANG_FILE" > {given}')
+    stage = Stage(hook=hook)
+
+    def write(hang: HangFound, look: Look, gpus: object) -> Path:
+        told.write_text(f"{hang.report.cause} {look.mains()[0].thread} {gpus}")
+        return told
+
+    stage.watch.write = write
+    await stage.pass_s(40, 0.0, Point("gpu_power_watts", 90.0, device="gpu0"))
+    assert [process.wait(DEADLINE_S) for process in hook.running] == [0]
+    assert given.read_text().startswith("queue MainThread {")
+    assert "'gpu_power_watts': {'gpu0': [90.0, " in given.read_text()
+
+
+async def test_a_text_that_cannot_be_written_is_an_error_and_the_command_runs(
+    tmp_path: Path,
+) -> None:
+    hook = Hook(f'echo "[$PROFD_HANG_FILE]" > {tmp_path}/given')
+    stage = Stage(hook=hook)
+
+    def fail(*_: object) -> Path:
+        raise OSError("no space left")
+
+    stage.watch.write = fail
+    await stage.pass_s(40)
+    assert [process.wait(DEADLINE_S) for process in hook.running] == [0]
+    assert (tmp_path / "given").read_text() == "[]\n"
+    said = [one.text for one in stage.put if isinstance(one, EventHappened)]
+    assert "the text of the hang could not be written (no space left)" in said
 
 
 async def test_a_command_that_cannot_be_started_is_an_event() -> None:

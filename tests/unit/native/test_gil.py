@@ -18,6 +18,16 @@ THREADS = (
 )
 
 
+def test_who_asks_for_the_lock_in_that_moment_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asks every 5 ms."""
+    states = [LockState(True, 12, frozenset()), LockState(True, 12, frozenset({11}))]
+    monkeypatch.setattr(gil, "lock_state", lambda pid: states.pop(0))
+    monkeypatch.setattr(processes, "thread_ids", lambda pid: {1: 11, 2: 12})
+    assert list(waits_for_gil(7, THREADS)) == [11]
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [
