@@ -1,7 +1,7 @@
 """Native stacks of waiting threads, beside those that gdb sees afterwards; of running programs,
 beside what they can have called; and what a read costs and leaves in the target.
 
-Run on a quiet machine, as root: ``python benchmarks/native.py [--quick] [--only NAME]``; about 40
+Run on a quiet machine, as root: ``python benchmarks/native.py [--quick] [--only NAME]``; about 45
 minutes. Needs gdb and gcc. Writes its section of ``docs/measurements.md``, unless quick.
 """
 
@@ -22,8 +22,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import load
 from measurements import write_section
 from nativescenes import SCENES, Scene
+from paired import distinguish, effect
 
 from profd.daemon import processes, program
 from profd.daemon.interpreter.memory import Unreadable
@@ -44,7 +46,10 @@ METHOD = (
     "before the next; a read is right if its frames are one of those chains, or the end of one. "
     "Cost: profd's reader as a process, from its start on, five times, the median and the highest "
     "peak of memory (RSS). Left: state and tracer of all threads, polled without a pause while the "
-    "reader runs 20 times, and resident file pages before and after."
+    "reader runs 20 times, and resident file pages before and after. Slowed: a torch loop takes so "
+    "many steps again and again while profd's reader reads it each second, while it reads another "
+    "process of the same program that waits (sham), and once more so (null control), in changing "
+    "order; in brackets 95 % intervals of the mean ratio to the sham."
 )
 
 
@@ -355,6 +360,52 @@ def left_by(pid: int, reads: int = 20) -> str:
     return f"{odd} of {polls:,} | {before} | {after}"
 
 
+KINDS = ("read", "sham", "null")
+STEPS, QUICK_STEPS, ROUNDS, QUICK_ROUNDS = 1_500, 100, 20, 3
+EACH_S = 1.0
+
+
+def slowed(rounds: int, steps: int) -> list[str]:
+    """Return the table of what reads each second cost a torch loop, against reads of another."""
+    with load.running("steploop", 1) as target, load.running("steploop", 1) as sham:
+        pids = {"read": target.pid, "sham": sham.pid, "null": sham.pid}
+        taken = []
+        for number in range(rounds):
+            at = number % len(KINDS)
+            turned = (*KINDS[at:], *KINDS[:at])
+            taken.append({kind: steps_beside_reads(target, steps, pids[kind]) for kind in turned})
+            print(f"round {number + 1}: {taken[-1]}", flush=True)
+    rows = []
+    for name, field in (("wall", 0), ("CPU", 1)):
+        pairs, nulls = (
+            [(one[kind][field], one["sham"][field]) for one in taken] for kind in ("read", "null")
+        )
+        cells = effect(pairs).as_ratio(), effect(nulls).as_ratio(), distinguish(pairs, nulls)
+        rows.append(f"| {name} | {rounds} | {' | '.join(map(str, cells))} |")
+    return rows
+
+
+def steps_beside_reads(target: subprocess.Popen[str], steps: int, pid: int) -> tuple[float, float]:
+    """Return the seconds and CPU seconds of so many steps while a process is read each second."""
+    is_done = threading.Event()
+
+    def read() -> None:
+        while not is_done.is_set():
+            read_once(pid)
+            is_done.wait(EACH_S)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert target.stdin is not None
+    assert target.stdout is not None
+    target.stdin.write(f"{steps}\n")
+    target.stdin.flush()
+    wall_s, cpu_s = map(float, target.stdout.readline().split())
+    is_done.set()
+    thread.join()
+    return wall_s, cpu_s
+
+
 COSTS = {
     "torch": "import torch\ntorch.set_num_threads(16)\n"
     "x = torch.ones(900, 900, requires_grad=True)\n(x @ x).sum().backward()\n"
@@ -369,7 +420,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="some of the situations and reads")
     parser.add_argument("--only", default="", help="situations with this in their name alone")
     parser.add_argument("--python", default="", help="Pythons with this in their label alone")
-    parser.add_argument("--part", choices=("waiting", "running", "cost"), help="one part alone")
+    parser.add_argument("--part", choices=("waiting", "running", "cost", "slowed"), help="one part")
     options = parser.parse_args()
     lines: list[str] = []
     if options.part in (None, "waiting"):
@@ -398,6 +449,14 @@ def main() -> None:
             "| target | threads | seconds | CPU seconds | MB | traced or stopped | RssFile before | after |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",
             *(cost(label, [sys.executable, "-c", text]) for label, text in texts.items()),
+        ]
+    if options.part in (None, "slowed"):
+        plan = (QUICK_ROUNDS, QUICK_STEPS) if options.quick else (ROUNDS, STEPS)
+        lines += [
+            "",
+            "| clock | rounds | read each second to sham | null control | the cost is |",
+            "|---|---:|---|---|---|",
+            *slowed(*plan),
         ]
     print("\n".join(lines))
     if not (options.quick or options.only or options.python or options.part):
