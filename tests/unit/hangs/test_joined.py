@@ -58,7 +58,7 @@ def test_the_rank_that_stands_elsewhere_is_named_with_its_host_and_line() -> Non
     )
 
 
-def test_hangs_of_other_times_of_the_same_ranks_or_without_ranks_stay_apart() -> None:
+def test_hangs_of_other_times_or_of_the_same_ranks_stay_apart() -> None:
     earlier = hang("a", (WAITS, 0), since_s=10, ended_s=50)
     again = hang("b", (LOADS, 0))
     other = hang("b", (LOADS, 3))
