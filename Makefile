@@ -90,11 +90,12 @@ scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics
 	$(BIN)/python benchmarks/metrics.py --minutes 60
 	$(BIN)/python benchmarks/fleet.py
 
-trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 60 minutes; writes docs/measurements.md
+trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 70 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/survival.py
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/hangs.py
+	$(BIN)/python benchmarks/hangkinds.py
 	$(BIN)/python benchmarks/collectives.py
 	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/traces.py
