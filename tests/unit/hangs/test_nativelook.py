@@ -84,7 +84,7 @@ def test_a_wait_says_its_native_operation_and_the_thread_that_it_is_for(
         thread(81, (), omp, name="omp"),
     ]
     look, _ = with_native_frames(LOOK)
-    team = "in OpenMP's wait for the threads of a team"
+    team = "in a wait of OpenMP's threads"
     assert [row.wait.text for row in look.standing] == [
         f"a lock, {team}; its thread omp (80) is in f (libn.so): another lock",
         "a lock, in the look-up of a host's name",

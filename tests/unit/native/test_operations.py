@@ -31,7 +31,7 @@ EXAMPLES = {
         *COND,
         "torch::autograd::Engine::execute (libtorch_cpu.so)",
     ),
-    "OpenMP's wait for the threads of a team": ("? (libgomp.so.1.0.0)", "normalize (libn.so)"),
+    "a wait of OpenMP's threads": ("? (libgomp.so.1.0.0)", "normalize (libn.so)"),
     "a query of DNS": ("poll (libc.so.6)", "__res_context_send (libc.so.6)"),
     "the look-up of a host's name": ("recvmsg (libc.so.6)", "getaddrinfo (libc.so.6)"),
     "a call of the file system (openat64)": ("__openat64_nocancel (libc.so.6)",),
