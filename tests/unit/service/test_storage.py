@@ -91,6 +91,15 @@ def test_detail_goes_before_reports_and_a_run_without_files_is_forgotten(kept: H
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 
+def test_the_text_of_a_hang_goes_with_its_run(kept: Home) -> None:
+    entry = kept.add()
+    told = kept.runs / f"{entry.run_id}.hang.md"
+    told.write_bytes(bytes(5))
+    os.utime(told, ns=(entry.ended_ns, entry.ended_ns))
+    kept.retention.apply(NOTHING, ())
+    assert not told.exists()
+
+
 def test_runs_that_nobody_supervised_stay(kept: Home) -> None:
     kept.add(live=True)
     reported = kept.add(run=2)  # what is live or being reported stays, too
