@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -199,6 +200,12 @@ def priority() -> Iterator[None]:
     before = processes.read("/proc/self/autogroup")
     yield
     assert processes.read("/proc/self/autogroup") == before
+
+
+@pytest.fixture(autouse=True)
+def whole_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each look read all columns of a timeline: how many it has time for is chance."""
+    monkeypatch.setattr("profd.tui.columns.ENOUGH_S", math.inf)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from profd.daemon import processes
 from profd.daemon.interpreter.frames import Interpreter, PythonFrame, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
 from profd.daemon.interpreter.objects import Held, object_at
@@ -79,7 +80,7 @@ class Standing:
 def _reads_a_line(process: psutil.Process) -> bool:
     """Return whether a thread of the process is in a system call on its file 0."""
     calls = Path(f"/proc/{process.pid}/task").glob("*/syscall")
-    return any(call.read_text().split()[1:2] == ["0x0"] for call in calls)
+    return any((processes.read(str(call)) or b"").split()[1:2] == [b"0x0"] for call in calls)
 
 
 READY = 'def ready(): print("ready", flush=True); input()'

@@ -28,6 +28,11 @@ ORIGIN_NS = synthetic.STARTED_NS
 MINUTES = 9
 
 
+@pytest.fixture(autouse=True)
+def whole_columns() -> None:
+    """Let looks end when they have read enough, which is what is tested here."""
+
+
 class FakeFile:
     """Reads columns whose sum is their number, each at the same cost, and notes what was asked.
 
