@@ -27,7 +27,7 @@ from profd.daemon.store.reader import RunReader
 FUNCTIONS = ("load", "forward", "update", "evaluate")
 PROGRAM = """
 import json, random, sys, time
-diary = open(sys.argv[1], "w")
+diary = open(sys.argv[1], "w", buffering=1)  # the end of the run is in it, too
 chance = random.Random(7)
 begun = time.monotonic()
 
