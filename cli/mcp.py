@@ -249,7 +249,7 @@ OF_A_RUN: dict[str, tuple[Tell, str]] = {
     "stacks": (_stacks, "Show the call tree of a part of a run, with seconds and shares."),
     "hangs": (_hangs, "Say when a run stood still, and what each thread waited for, with stacks."),
 }
-"""Each tool by its name: what it says of a selection of a run, and how assistants are told."""
+"""The function and the description of each tool that takes a selection of a run, by its name."""
 
 
 def compare(

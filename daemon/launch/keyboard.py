@@ -81,7 +81,7 @@ class DashboardKeyboard(Keyboard):
 
     def __init__(self, terminal: PseudoTerminal) -> None:
         self._ours, theirs = packet_pair()
-        # As many keys as a terminal takes unread; more are refused, and the user is told.
+        # A terminal takes as many keys unread. profd refuses more, and says so.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         theirs.setblocking(False)
         super().__init__(self._ours.fileno(), terminal)
