@@ -21,6 +21,7 @@ from typing import NamedTuple
 from measurements import write_section
 from recorders import Profd
 
+from profd.daemon.analyze.confidence import margin
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 
@@ -82,7 +83,7 @@ class Minute(NamedTuple):
 
     @property
     def held(self) -> int:
-        return sum(abs(true - stated) <= margin for true, stated, margin in self.shares)
+        return sum(abs(true - stated) <= widest for true, stated, widest in self.shares)
 
 
 def measure(minutes: int) -> list[Minute]:
@@ -121,7 +122,7 @@ def _minute(run_file: Path, noted: Sequence[tuple[str, int, int]], number: int) 
         (
             spent[name] / spent.total(),
             stated.get(name, none)["total_share"],
-            stated.get(name, none)["total_error"],
+            margin(stated.get(name, none)["total_error"]),
         )
         for name in FUNCTIONS
     )
@@ -139,10 +140,10 @@ def main() -> None:
     for _ in range(options.runs):
         for number, minute in enumerate(measure(options.minutes), 1):
             found.append(minute)
-            margin = max(margin for _, _, margin in minute.shares)
+            widest = max(one for _, _, one in minute.shares)
             lines.append(
                 f"| {number} | {minute.rate_hz:.0f} Hz | {100 * minute.error:.1f} | "
-                f"{100 * margin:.1f} | {minute.held} of {len(FUNCTIONS)} |"
+                f"{100 * widest:.1f} | {minute.held} of {len(FUNCTIONS)} |"
             )
             print(lines[-1], minute, flush=True)
     held = sum(minute.held for minute in found)
