@@ -9,10 +9,12 @@ import pytest
 from support.sessions import give_line, ready, session_options
 from support.waiting import eventually
 
+from profd.daemon import clock
 from profd.daemon.clock import Clock
 from profd.daemon.events import EventKind
 from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.session import need
+from profd.daemon.session import recorder as recorder_module
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.store.reader import RunReader
 
@@ -36,7 +38,14 @@ new()
 async def test_a_known_run_is_sampled_less_until_it_does_something_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    pauses_s = set[float]()
+
+    def until_tick_s(interval_s: float) -> float:
+        pauses_s.add(interval_s)
+        return clock.until_tick_s(interval_s)
+
     monkeypatch.setattr(need, "FIRST_S", 1.0)
+    monkeypatch.setattr(recorder_module, "until_tick_s", until_tick_s)
     with ready([sys.executable, "-c", PROGRAM]) as target:
         options = session_options("test", target.pid, rate_hz=None)
         recorder = Recorder(options, Clock())
@@ -54,6 +63,9 @@ async def test_a_known_run_is_sampled_less_until_it_does_something_new(
 
         await eventually(options.run_file.exists, "a run file")
         await eventually(lambda: said("as all is as before"), "less samples")
+        await eventually(
+            lambda: recorder_module.STEADY_READINGS_S in pauses_s, "a longer time between readings"
+        )
         await eventually(lambda: RECORDING.steady_rate_hz in rates(), "a recording of few samples")
         give_line(target)
         await eventually(lambda: said("as new takes"), "more samples")

@@ -115,6 +115,20 @@ async def test_a_run_that_stands_still_hangs_within_its_timeout() -> None:
     assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang"]
 
 
+async def test_a_run_may_hang_from_a_third_of_its_timeout_on_until_that_is_said() -> None:
+    stage = Stage()
+    await stage.pass_s(20, 1.0)
+    seen = []
+    for _ in range(40):
+        await stage.pass_s(1)
+        seen.append((stage.watch.is_suspicious, bool(stage.found())))
+    first, told = seen.index((True, False)), seen.index((False, True))
+    assert 9 <= first <= 14 < told
+    assert {*seen[:first]} == {(False, False)}
+    assert {*seen[first:told]} == {(True, False)}
+    assert {*seen[told:]} == {(False, True)}
+
+
 @pytest.mark.parametrize(("kind", "count"), [("gil", 1), ("lock", 0)])
 async def test_who_asks_for_the_gil_all_the_time_makes_no_progress(kind: str, count: int) -> None:
     stage = Stage()

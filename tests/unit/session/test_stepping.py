@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -26,13 +27,14 @@ class Listener:
     """A stand-in for the reader: it counts its polls and keeps what it is given."""
 
     made: list[Listener]
+    usual_s = 0.001
 
     def __init__(self, identity: Identity, *_: object, **__: object) -> None:
         self.identity = identity
         self.polls = 0
         self.has_ended = threading.Event()
         self.fails = False
-        self.pause_s = 0.001
+        self.pause_s = self.usual_s
         self.is_idle = False
         self.renewals: list[Origin | None] = []
         Listener.made.append(self)
@@ -56,6 +58,8 @@ class Collections:
 
     fails = False
     ended: list[Identity]
+    pause_s = 0.001
+    polls = 0
 
     def __init__(self, identity: Identity, *parts: object) -> None:
         self.identity, self.part = identity, parts[-1]
@@ -63,7 +67,8 @@ class Collections:
     def poll(self) -> float:
         if self.fails and self.part is Collector:
             raise ValueError("of the collector")
-        return 0.001
+        Collections.polls += 1
+        return self.pause_s
 
     def end(self) -> None:
         Collections.ended.append(self.identity)
@@ -174,3 +179,35 @@ def test_steps_are_followed_where_collections_cannot_be(
     assert isinstance(said, EventHappened)
     assert said.text.startswith("garbage collections are not followed: ValueError")
     assert "of the collector" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("is_steady", "factor"), [(False, 1), (True, 4)])
+def test_in_a_steady_run_all_but_steps_are_looked_at_more_rarely(
+    records: list[Record], monkeypatch: pytest.MonkeyPatch, is_steady: bool, factor: int
+) -> None:
+    now_s, is_over = [0.0], threading.Event()
+
+    class Waits(threading.Event):
+        """Lets the time that is waited for pass at once, up to two minutes."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None or now_s[0] > 120:
+                is_over.set()
+                return super().wait()
+            now_s[0] += timeout
+            return False
+
+    parts = SimpleNamespace(Event=Waits, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr(stepping, "threading", parts)
+    monkeypatch.setattr(stepping, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(Listener, "usual_s", 1.0)
+    monkeypatch.setattr(Collections, "pause_s", 1.0)
+    monkeypatch.setattr(Collections, "polls", 0)
+    followed = Stepping(Clock(), records.append)
+    followed.is_steady = is_steady
+    followed.begin(member())
+    assert is_over.wait(60)
+    steps = Listener.made[0].polls
+    assert abs(Collections.polls - 2 * steps / factor) <= 4
+    assert 118 <= steps <= 124
+    followed.close()
