@@ -62,7 +62,7 @@ while True:
 """
 METHOD = (
     "`benchmarks/neededrate.py`: profd attached without options for {minutes} minutes to a program "
-    "of one thread that writes down when it is in which of four functions; {runs} run(s). Shares "
+    "of one thread that writes down when it is in which of four functions; runs: {runs}. Shares "
     "of each minute, total time, against that diary. Rate: samples a second that were due, on the "
     "mean of the minute. Error: the largest of the four distances from the truth, in points. "
     "Stated: the largest of the four margins. Held: how many of the four are within their margin."

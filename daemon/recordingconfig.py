@@ -28,7 +28,7 @@ class RecordingConfig(NamedTuple):
     full_rate_hz: int = 100
     """The rate of a run of which something is not known yet, unless the user sets another."""
     steady_rate_hz: int = 20
-    """The rate while all is as before: a minute's share of one half is known to 3 points then."""
+    """The rate while all is as before: any share of a minute is known to 4 points then."""
     watched_length_s: float = 1.6
     """While somebody watches, recordings are short, so that they are seen soon."""
     longest_ns: int = 60 * SECOND_NS

@@ -25,9 +25,9 @@ from profd.daemon.store.records import (
 from profd.daemon.units import percent
 
 FIRST_S = 60.0
-"""The shares of a process are known to 1.3 points after this time: by 6,000 samples."""
+"""Any share of a process is known to 1.8 points after this time: by 6,000 samples."""
 CHANGE_S = 15.0
-"""The shares since a change are known to 2.5 points after this time: by 1,500 samples."""
+"""Any share since a change is known to 3.6 points after this time: by 1,500 samples."""
 _FEWEST = 50
 """A recording of fewer samples says nothing new."""
 _MORE, _SIGMAS = 0.05, 3.0
