@@ -174,9 +174,11 @@ def _held(context: FindingContext) -> Iterator[tuple[float, ThreadRow]]:
     """
     processes = {row.id for row in context.trainers}
     rows = [row for row in context.reader.threads.values() if row.process in processes]
-    held, cores = (readings_of(context, rows, name) for name in (LOCK_HELD, THREAD_CPU))
+    held = readings_of(context, rows, LOCK_HELD)
+    rows = [row for row in rows if any(held.get(row.id, ()))]
+    cores = readings_of(context, rows, THREAD_CPU)
     for row in rows:
-        if any(held.get(row.id, ())) and cores.get(row.id):
+        if cores.get(row.id):
             yield min(fmean(held[row.id]), fmean(cores[row.id])), row
 
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -25,6 +26,8 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.analyze.selection import Selection, leading_threads, led_by
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.analyze.steps import take_steps
+from profd.daemon.analyze.uncertainty import LOOKED_AT_NS
+from profd.daemon.clock import MINUTE_NS
 from profd.daemon.findings.bounds import ceiling, crew_for, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
@@ -33,7 +36,9 @@ from profd.daemon.findings.linetree import calls_of, library_call
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, speeds_up
 from profd.daemon.frameworks.frames import Meaning, function_means, means
+from profd.daemon.store.rollups import minute_times
 from profd.daemon.store.rows import FrameRow
+from profd.daemon.timerange import TimeRange
 from profd.daemon.units import about, percent, plural, size
 
 HAND_OVER_S = 0.005
@@ -182,12 +187,14 @@ def _waits(context: FindingContext) -> tuple[int, float, float]:
     These are the waits for the first batches after starts, and the longest other wait of each
     thread: a single one is no loss.
     """
-    starts = first_ns = longest_ns = 0
+    starts = first_ns = 0
+    longest_ns: Counter[int] = Counter()
     part_of = functools.cache(partial(_part, context))
-    for thread in context.selection.threads(context.reader):
-        rows = context.reader.intervals(context.time, [thread])
+    threads = context.selection.threads(context.reader)
+    for time, thread in itertools.product(_looked_at(context), threads):
+        rows = context.reader.intervals(time, [thread])
         parts = ((part_of(row.stack), row.duration_ns) for row in rows)
-        before, others_ns = None, [0]
+        before = None
         for part, run in itertools.groupby(parts, operator.itemgetter(0)):
             length_ns = sum(ns for _, ns in run)
             if part == INDICES:
@@ -196,11 +203,39 @@ def _waits(context: FindingContext) -> tuple[int, float, float]:
             if part == DATA_WAIT and before == STARTS:
                 first_ns += length_ns
             elif part == DATA_WAIT:
-                others_ns.append(length_ns)
+                longest_ns[thread] = max(longest_ns[thread], length_ns)
             before = part
-        longest_ns += max(others_ns)
     whole_ns = context.profile.total_ns or 1
-    return starts, first_ns / whole_ns, longest_ns / whole_ns
+    return starts, first_ns / whole_ns, longest_ns.total() / whole_ns
+
+
+def _looked_at(context: FindingContext) -> list[TimeRange]:
+    """Return the ranges of time that are to be read for waits, in order.
+
+    They are all of a short run. Of a long one they are the minutes with a start of workers, those
+    after them, and those with the most waits: a long wait takes most of one.
+    """
+    reader, looked_at = context.reader, set[int]()
+    waited_ns: Counter[int] = Counter()
+    parts = {stack: _part(context, stack) for stack in context.profile.time_ns}
+    stacks = [stack for stack, part in parts.items() if part in (STARTS, DATA_WAIT)]
+    begun_ns = reader.info.started_ns
+    for one in reader.rollups.split(context.time, context.selection.threads(reader)):
+        for rest in one.rest:
+            from_ns, to_ns = rest.within(context.time).moved(-begun_ns)
+            looked_at.update(range(from_ns // MINUTE_NS, -(-to_ns // MINUTE_NS)))
+        for row in minute_times(reader, one.threads, one.minutes, stacks=stacks):
+            if parts[row.stack] == STARTS:
+                looked_at |= {row.column, row.column + 1}
+            else:
+                waited_ns[row.column] += row.time_ns
+    looked_at |= dict(waited_ns.most_common(LOOKED_AT_NS // MINUTE_NS)).keys()
+    firsts = sorted(one for one in looked_at if one - 1 not in looked_at)
+    lasts = sorted(one for one in looked_at if one + 1 not in looked_at)
+    return [
+        TimeRange(first * MINUTE_NS, (last + 1) * MINUTE_NS).moved(begun_ns).within(context.time)
+        for first, last in zip(firsts, lasts, strict=True)
+    ]
 
 
 _AGAIN = 3

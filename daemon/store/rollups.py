@@ -325,8 +325,9 @@ def minute_times(
     threads: Collection[int],
     minutes: range,
     time: str = "duration_ns",
+    stacks: Collection[int] | None = None,
 ) -> list[ColumnTime]:
-    """Return a time of each stack per minute, without rows whose time is 0.
+    """Return a time of each stack, or of some, per minute, without rows whose time is 0.
 
     It is the part of ``stack_minutes`` that a picture needs.
     """
@@ -334,6 +335,8 @@ def minute_times(
         f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE "
         f"{_among(threads, 'minute')} AND {time} > 0"
     )
+    if stacks is not None:
+        sql += f" AND stack IN ({listed(stacks)})"
     return (
         reader.known(reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)) if minutes else []
     )

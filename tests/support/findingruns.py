@@ -181,8 +181,8 @@ def write_case(
             found.append(
                 recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))])
             )
-        points = tuple(point for one in series for point in one.points(second))
-        found.append(records.PointsTaken(start_ns + SECOND_NS, points))
+        if points := tuple(point for one in series for point in one.points(second)):
+            found.append(records.PointsTaken(start_ns + SECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
     return write_records(
         path, found, described=partial(describe, texts={**SOURCES, **(lines or {})})
@@ -199,7 +199,7 @@ class Case:
     """What rules find in runs that a test writes, by ``write``: steps, or the ranks of a job."""
 
     def __init__(self, folder: Path, write: Callable[..., Path] = write_case) -> None:
-        self._folder, self._write = folder, write
+        self.path, self._write = folder / "case.profd", write
         self._lines: dict[tuple[str, int], str] = {}
 
     def line(self, function: str, line: int, text: str, file: str = DATA) -> Frame:
@@ -217,11 +217,10 @@ class Case:
             return find(reader)
 
     def _made(self, *done: Any, **more: Any) -> Path:  # noqa: ANN401
-        path = self._folder / "case.profd"
-        path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         if self._lines:
             more.setdefault("lines", self._lines)
-        return self._write(path, *done, **more)
+        return self._write(self.path, *done, **more)
 
     def finding(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
         """Return what a rule finds, where it has to find something."""

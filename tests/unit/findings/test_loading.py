@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from support.findingruns import (
@@ -22,7 +24,8 @@ from support.present import there
 from support.synthetic import DATA_WAIT, MAIN_TID, TRAIN, worker
 from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, OPTIMIZER
 
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
+from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding
 from profd.daemon.findings.loading import (
     awaited_input,
     idle_workers,
@@ -32,7 +35,9 @@ from profd.daemon.findings.loading import (
 )
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.phases import sampler
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
+from profd.daemon.store.rows import IntervalRow
 from profd.daemon.units import times
 
 DATALOADER = LIBRARY + "torch/utils/data/dataloader.py"
@@ -105,6 +110,41 @@ def test_an_iterator_without_workers_and_workers_that_are_kept_are_no_starts(cas
     twice = quick, step(((*root, *FORK), 400)), quick, quick
     assert case.found(starting_workers, *twice, workers={1: BUSY_WORKER}, seconds=4) is None
     assert case.found(starting_workers, *twice, workers={1: BUSY_WORKER}, seconds=8) is not None
+
+
+class _Counting(RunReader):
+    """Counts the intervals that are read one by one."""
+
+    count = 0
+
+    def intervals(self, *which: Any) -> Iterator[IntervalRow]:  # noqa: ANN401
+        for row in super().intervals(*which):
+            self.count += 1
+            yield row
+
+
+def test_of_a_long_run_the_minutes_with_starts_and_with_long_waits_are_read(case: Case) -> None:
+    root = loop(case)
+    wait = (*root, NEXT, *DATA_WAIT[4:])
+    start, waiting = (((*root, *FORK), 500),), ((wait, 500),)
+    seconds = [step((wait, 100))] * 1470
+    seconds[178:270] = [start, *[waiting] * 91]
+    seconds[599] = seconds[899] = start
+    seconds[900:960] = [*[waiting] * 5, *[step()] * 55]
+    seconds[1000:1050] = [waiting] * 50
+    seconds[1080:1140] = [step((wait, 50))] * 60
+    case.found(starting_workers, *seconds, workers={1: IDLE_WORKER}, seconds=1470)
+
+    def looked() -> tuple[tuple[Finding | None, ...], int]:
+        with _Counting(case.path) as reader:
+            context = FindingContext(reader)
+            return (starting_workers(context), idle_workers(context)), reader.count
+
+    by_minutes, few = looked()
+    with sqlite3.connect(case.path) as file:
+        file.execute("DELETE FROM summed_process")
+    assert looked()[0] == by_minutes
+    assert few < looked()[1]
 
 
 @pytest.mark.parametrize("above", [(NEXT, SINGLE), (NEXT, PREFETCH), (*ITERATOR, PREFETCH)])
