@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of, take_course
-from profd.daemon.analyze.steps import counts_of
+from profd.daemon.analyze.steps import Counts, counts_of
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -115,8 +117,9 @@ _LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]
 
 def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
     rows = reader.list_series("rss_bytes", "pss_bytes", MEMORY_OF_PROCESS)
+    counts_by = functools.cache(partial(counts_of, reader, selection=selection))
     found = [
-        _growth(reader, reader.processes[row.process], row, selection)
+        _growth(reader, reader.processes[row.process], row, selection, counts_by(row.process))
         for row in sorted(rows, key=lambda row: (row.process or 0, row.name, row.device or ""))
         if row.process is not None and selection.takes_process(reader.processes[row.process])
     ]
@@ -136,19 +139,20 @@ def _with_time_left(one: Growth, slopes: Mapping[tuple[str, str, str], float]) -
     return msgspec.structs.replace(one, time_to_limit_s=one.limit.left_bytes / slope)
 
 
-def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
+def _growth(
+    reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection, steps: Counts
+) -> Growth:
     points = _before_its_end(_readings(reader, row, selection, process.ended_ns), process)
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
-    counts = counts_of(reader, process.id, selection).longest
     found = memory_trend(
         [point.at_ns / SECOND_NS for point in points], [point.value for point in points]
     )
     if found is None:
         return unknown
     if not found.is_growing:
-        found = _by_steps(points, counts) or found
+        found = _by_steps(points, steps.longest) or found
     verdict = "growing" if found.is_growing else "steady"
     if verdict == "growing" and row.name != MEMORY_OF_PROCESS:
         files = points_of(reader, "rss_file_bytes", process.id, selection)
@@ -164,7 +168,7 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
         verdict=verdict,
         slope_bytes_per_s=found.slope_per_s,
         interval_bytes_per_s=(found.low_per_s, found.high_per_s),
-        bytes_per_step=_per_step(found, counts),
+        bytes_per_step=_per_step(found, steps.longest),
         since_ns=round(found.start_s * SECOND_NS),
         limit=tightest(reader, row, selection),
     )

@@ -15,8 +15,8 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -140,41 +140,31 @@ class _Line(NamedTuple):
 def _thinned(
     times_s: Sequence[float], values: Sequence[float]
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the lowest and the highest point of many stretches of a series.
+    """Return the lowest and the highest point of many equally long stretches of a series.
 
     A series with few points is returned whole.
     """
     if len(times_s) <= MOST_POINTS:
         return times_s, values
+    length = math.ceil(len(values) / (MOST_POINTS // 2))
     kept: list[int] = []
-    for stretch in _stretches(times_s, MOST_POINTS // 2):
-        value_at = values.__getitem__
-        kept += sorted({min(stretch, key=value_at), max(stretch, key=value_at)})
+    for begin in range(0, len(values), length):
+        stretch = range(begin, min(begin + length, len(values)))
+        kept += sorted({f(stretch, key=values.__getitem__) for f in (min, max)})
     return [times_s[at] for at in kept], [values[at] for at in kept]
 
 
 def _cut(times_s: Sequence[float], values: Sequence[float]) -> list[_Block]:
+    """Return the blocks of a series, each of equally long time; without those that have nothing."""
+    length_s = (times_s[-1] - times_s[0]) / BLOCKS
+    ends = [bisect_left(times_s, times_s[0] + number * length_s) for number in range(1, BLOCKS)]
     blocks = []
-    for stretch in _stretches(times_s, BLOCKS):
-        inside = values[stretch.start : stretch.stop]
-        lowest = min(inside)
-        at = stretch[inside.index(lowest)]
-        blocks.append(_Block(times_s[at], lowest, max(inside)))
+    for begin, end in itertools.pairwise([0, *ends, len(times_s)]):
+        if inside := values[begin:end]:
+            lowest = min(inside)
+            at = begin + inside.index(lowest)
+            blocks.append(_Block(times_s[at], lowest, max(inside)))
     return blocks
-
-
-def _stretches(times_s: Sequence[float], count: int) -> Iterator[range]:
-    """Yield the places of the times in each of ``count`` equally long stretches that has any."""
-    first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
-
-    def number(at_s: float) -> int:
-        return min(int((at_s - first_s) / length_s), count - 1)
-
-    begin = 0
-    while begin < len(times_s):
-        end = bisect_right(times_s, number(times_s[begin]), begin, key=number)
-        yield range(begin, end)
-        begin = end
 
 
 def _fit(blocks: Sequence[_Block]) -> _Line:
