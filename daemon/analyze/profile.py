@@ -142,6 +142,9 @@ class Profile(msgspec.Struct, frozen=True):
         """The sum of the times: thread time, so that two threads have two seconds each second."""
         return sum(self.time_ns.values())
 
+    def seen_in(self, stacks: Iterable[int]) -> int:
+        return sum(map(self.samples.__getitem__, stacks))
+
     def spent_ns(self, stacks: Iterable[int]) -> float:
         return sum(map(self.time_ns.__getitem__, stacks))
 
@@ -219,6 +222,13 @@ class Busy(msgspec.Struct, frozen=True):
 
     utilization: float
     known_ns: float
+
+
+def mean_utilization(known: Iterable[Busy]) -> float | None:
+    """Return the mean over all the time that is known; None if there is none."""
+    times = [(one.known_ns, one.utilization * one.known_ns) for one in known]
+    known_ns, busy_ns = map(sum, zip(*times, strict=True)) if times else (0.0, 0.0)
+    return busy_ns / known_ns if known_ns else None
 
 
 def utilization_by_stack(
@@ -321,7 +331,7 @@ def lines_by_stack(reader: RunReader, phases: PhaseIndex) -> Callable[[int], Sta
 def hot_functions(
     reader: RunReader,
     profile: Profile,
-    busy: Mapping[int, Busy] | None = None,
+    busy: Mapping[int, Busy] = {},
     functions_of: Callable[[int], StackFunctions] | None = None,
 ) -> list[FunctionRow]:
     """Return the functions of a profile, or the user's lines if ``functions_of`` gives these.
@@ -330,43 +340,31 @@ def hot_functions(
     stack, if known.
     """
     functions_of = functions_of or functions_by_stack(reader)
-    own_ns = profile.time_by(lambda stack: functions_of(stack)[0])
-    own_samples: Counter[FunctionKey] = Counter()
-    total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-    total_samples: Counter[FunctionKey] = Counter()
-    at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(
-        lambda: defaultdict(float)
-    )
-    for stack, samples in profile.samples.items():
-        time_ns = profile.time_ns[stack]
-        leaf, functions = functions_of(stack)
-        own_samples[leaf] += samples
-        for key, frame in functions:
-            total_ns[key] += time_ns
-            total_samples[key] += samples
-            at_frame[key][frame] += time_ns
-    busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-    known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-    for stack, one in (busy or {}).items():
-        for key, _ in functions_of(stack)[1]:
-            busy_ns[key] += one.utilization * one.known_ns
-            known_ns[key] += one.known_ns
+    within: defaultdict[FunctionKey, dict[int, int]] = defaultdict(dict)
+    for stack in profile.samples:
+        for key, frame in functions_of(stack)[1]:
+            within[key][stack] = frame
+    at_leaf = {
+        key: [stack for stack in stacks if functions_of(stack)[0] == key]
+        for key, stacks in within.items()
+    }
     whole_ns = profile.total_ns or 1.0
-    own = {key: own_ns.get(key, 0.0) / whole_ns for key in total_ns}
-    total = {key: time_ns / whole_ns for key, time_ns in total_ns.items()}
+    own = {key: profile.spent_ns(stacks) / whole_ns for key, stacks in at_leaf.items()}
+    total = {key: profile.spent_ns(stacks) / whole_ns for key, stacks in within.items()}
     own_errors = profile.errors(own, lambda stack: frozenset({functions_of(stack)[0]}))
     total_errors = profile.errors(total, lambda stack: frozenset(dict(functions_of(stack)[1])))
     rows = []
-    for key, frames in at_frame.items():
+    for key, stacks in within.items():
+        spent_ns = profile.time_by(stacks.get, stacks)
         # Among lines with equal time the first in the file counts, not the first that was seen.
         hottest = max(
-            (reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line)
+            map(reader.frames.__getitem__, spent_ns), key=lambda row: (spent_ns[row.id], -row.line)
         )
         function, file, _, phase = key
         where = hottest.module_path, hottest.is_library, hottest.line, hottest.source
-        seen = own_samples[key], total_samples[key]
+        seen = profile.seen_in(at_leaf[key]), profile.seen_in(stacks)
         shares = own[key], total[key], own_errors[key], total_errors[key]
-        utilization = busy_ns[key] / known_ns[key] if known_ns.get(key) else None
+        utilization = mean_utilization(busy[stack] for stack in stacks if stack in busy)
         rows.append(FunctionRow(function, file, *where, *seen, *shares, utilization, phase))
     rows.sort(
         key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line)
