@@ -24,7 +24,7 @@ from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import EventKind
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
+from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowStream, WindowWait
 from profd.daemon.store.rows import FrameRow, WindowRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.timerange import TimeRange
@@ -223,7 +223,9 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     busy = total_utilization(reader, [window.process], window.time).mean
     notes = (
         _about_graphs(host, device_ns),
-        None if device_ns else _about_missing_work(host, uses_gpu=uses_gpu),
+        _about_lost_work(reader.window_streams(window.id))
+        if device_ns
+        else _about_missing_work(host, uses_gpu=uses_gpu),
         _about_longer_steps(times, gpus),
         _about_slower_steps(times, device_ns),
         _about_another_process(gpus, sum(row.calls for row in works), busy),
@@ -253,6 +255,32 @@ def _about_missing_work(host: Sequence[OperatorTotals], *, uses_gpu: bool) -> st
         f"The trace has no work of a GPU, though the process {does}: another profiler, such as "
         "Nsight Systems, may hold CUPTI. End it and take the window again."
     )
+
+
+# CUPTI of CUDA 12.6 and of CUDA 13.1, as its documentation numbers them.
+_LOSES_FIRST = range(24, 130100)
+
+
+def _about_lost_work(streams: Sequence[WindowStream]) -> str | None:
+    """Say what a trace lacks of the work that was launched, and why if that is known."""
+    launches, lost, misdated, first = (
+        sum(getattr(one, name) for one in streams)
+        for name in ("launches", "lost", "misdated", "first")
+    )
+    if not lost + misdated:
+        return None
+    said = f"The trace lacks the work of {lost + misdated:,} of {launches:,} launches"
+    if misdated:
+        of_them = "" if lost == 0 else f" for {misdated:,} of them"
+        said += f", as it has the times of another clock{of_them}"
+    said += ": the GPU's times are at least these, and its idle times at most."
+    if lost and lost == first and streams[0].cupti in _LOSES_FIRST:
+        said += (
+            " What is missing are the first ones. CUPTI loses the first kernels of a window, from "
+            "CUDA 12.6 Update 2 to before 13.1, and one more in each further window of a process "
+            "(pytorch 192021): take fewer windows of a process, or update CUDA."
+        )
+    return said
 
 
 def _about_longer_steps(steps: StepTimes, gpus: Sequence[IdleGpu]) -> str | None:

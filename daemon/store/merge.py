@@ -230,6 +230,7 @@ class _Copy:
         parts: Mapping[str, Sequence[msgspec.Struct]] = {
             "window_step": reader.window_steps(window.id),
             "window_gpu": reader.window_gpus(window.id),
+            "window_stream": reader.window_streams(window.id),
             "host_gap": reader.host_gaps(window.id),
             "window_wait": reader.window_waits(window.id),
             "operator": reader.operators(window.id),

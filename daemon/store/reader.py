@@ -408,6 +408,13 @@ class RunReader(RunFile):
         """
         return self.fetch_from("window_gpu", records.WindowGpu, "window = ? ORDER BY gpu", window)
 
+    def window_streams(self, window: int) -> list[records.WindowStream]:
+        """Return the launches and the work in a window by stream.
+
+        Empty if the file is older than their table.
+        """
+        return self.fetch_from("window_stream", records.WindowStream, "window = ?", window)
+
     def host_gaps(self, window: int) -> list[records.HostGap]:
         """Return the gaps of GPUs that the host caused in a window, by GPU and time."""
         return self.fetch_from(

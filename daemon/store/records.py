@@ -286,6 +286,25 @@ class WindowGpu(msgspec.Struct, frozen=True):
     host_ns: Time
 
 
+class WindowStream(msgspec.Struct, frozen=True):
+    """The launches of kernels and the work of a stream of a GPU in a window.
+
+    Of the launches ``lost`` ones have no work, ``first`` of them before any that has. Their stream
+    is not known: theirs is a row with the numbers 0. ``unlaunched`` kernels have no launch in the
+    trace. ``misdated`` work has the times of another clock, and is left out of all sums. ``cupti``
+    is the version of CUPTI's interface, 0 if it is not known.
+    """
+
+    gpu: Count
+    stream: Count
+    cupti: Count
+    launches: Count
+    lost: Count
+    first: Count
+    unlaunched: Count
+    misdated: Count
+
+
 class OperatorTotals(msgspec.Struct, frozen=True):
     """All calls of an operator with inputs of one shape, or of a kernel, in a window.
 
@@ -330,6 +349,7 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     trace_bytes: int = 0
     trace: bytes | None = None
     waits: tuple[WindowWait, ...] = ()
+    streams: tuple[WindowStream, ...] = ()
 
 
 class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):

@@ -32,6 +32,7 @@ _LATER_TABLES = frozenset(
         "summed_process",
         "window",
         "window_gpu",
+        "window_stream",
         "window_wait",
     }
 )

@@ -243,6 +243,20 @@ CREATE TABLE window_gpu (
     PRIMARY KEY (window, gpu)
 ) WITHOUT ROWID;
 
+-- The launches of kernels and the work of a stream in a window. Of a launch without work the stream is not known: such
+-- launches have a row with the numbers 0.
+CREATE TABLE window_stream (
+    window INTEGER NOT NULL REFERENCES window,
+    gpu INTEGER NOT NULL,             -- its number in the process
+    stream INTEGER NOT NULL,
+    cupti INTEGER NOT NULL,           -- the version of CUPTI's interface; 0: not known
+    launches INTEGER NOT NULL,
+    lost INTEGER NOT NULL,            -- of the launches, those without work
+    first INTEGER NOT NULL,           -- of the lost ones, those before any launch with work
+    unlaunched INTEGER NOT NULL,      -- kernels without a launch in the trace
+    misdated INTEGER NOT NULL         -- with the times of another clock: left out of all sums
+);
+
 -- A part of host_ns: a GPU had nothing to run, until a call on a thread launched something. The longest are kept.
 CREATE TABLE host_gap (
     window INTEGER NOT NULL REFERENCES window,

@@ -199,6 +199,7 @@ class Tables:
         parts: Mapping[str, Sequence[msgspec.Struct]] = {
             "window_step": record.steps,
             "window_gpu": record.gpus,
+            "window_stream": record.streams,
             "host_gap": record.gaps,
             "window_wait": record.waits,
             "operator": record.operators,

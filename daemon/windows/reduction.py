@@ -30,10 +30,12 @@ from profd.daemon.store.records import (
     Time,
     WindowGpu,
     WindowStep,
+    WindowStream,
     WindowWait,
 )
 from profd.daemon.store.stepfunction import IntervalSet
 from profd.daemon.windows import trace
+from profd.daemon.windows.completeness import launches_of, soundness, streams_of
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.trace import (
     DeviceSpan,
@@ -75,12 +77,17 @@ class Reduction(msgspec.Struct, frozen=True):
     operators: tuple[OperatorTotals, ...]
     trace_bytes: int
     trace: bytes | None
+    streams: tuple[WindowStream, ...]
 
 
 def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return the summary of the trace in a file; raises TraceUnreadable."""
     text = trace.read_text(file)
-    spans = read_spans(trace.decode(text))
+    given = trace.decode(text)
+    read = read_spans(given)
+    is_sound = soundness(read)
+    streams = streams_of(read, is_sound, trace.whole_number(given.cupti))
+    spans = read._replace(device=list(filter(is_sound, read.device)))
     everything: list[HostSpan | DeviceSpan] = [*spans.host, *spans.device]
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
@@ -95,10 +102,12 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     )
     kept = packed if len(packed) <= KEPT_BYTES else None
     waits = _longest(waits_of(spans))
-    reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept)
+    reduction = Reduction(
+        start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept, streams
+    )
     fields = (
         field
-        for one in (reduction, *reduction.operators, *gpus)
+        for one in (reduction, *reduction.operators, *gpus, *streams)
         for field in msgspec.structs.astuple(one)
     )
     if not all(abs(field) < 1 << 63 for field in fields if isinstance(field, int)):
@@ -114,14 +123,7 @@ def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]
     run. The rest is the wait of the work for GPUs, and the latency of the launch. Work without a
     launch was launched before the trace began.
     """
-    launches: dict[int, HostSpan] = {}
-    for span in spans.host:
-        if span.category in trace.LINKED_HOST and span.event is not None:
-            correlation = trace.whole_number(span.event.args.correlation)
-            if correlation and (
-                correlation not in launches or launches[correlation].end_ns < span.end_ns
-            ):
-                launches[correlation] = span
+    launches = launches_of(spans)
     work: defaultdict[int, list[DeviceSpan]] = defaultdict(list)
     for one in spans.device:
         if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):

@@ -61,12 +61,16 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from."""
+    """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from.
+
+    ``cupti`` is the version of CUPTI's interface as raw JSON, empty if torch did not write it.
+    """
 
     events: list[Event] = msgspec.field(name="traceEvents")
     base_ns: Annotated[int, msgspec.Meta(ge=0, le=EVER.to_ns)] = msgspec.field(
         name="baseTimeNanoseconds", default=0
     )
+    cupti: msgspec.Raw = msgspec.field(name="cupti_version", default=_NOTHING)
 
 
 def read_text(file: BinaryIO) -> bytes:

@@ -310,6 +310,45 @@ def test_launches_without_a_kernel_say_that_another_profiler_has_the_gpu(tmp_pat
     )
 
 
+@pytest.mark.parametrize(
+    ("stream", "notes"),
+    [
+        (records.WindowStream(0, 7, 130001, 300, 0, 0, 20, 0), []),
+        (
+            records.WindowStream(0, 0, 130001, 34, 3, 3, 0, 0),
+            [
+                "The trace lacks the work of 3 of 34 launches: the GPU's times are at least these, "
+                "and its idle times at most. What is missing are the first ones. CUPTI loses"
+            ],
+        ),
+        *(
+            (records.WindowStream(0, 0, cupti, 34, 3, first, 0, 0), [end])
+            for cupti, first in ((130001, 2), (130100, 3), (18, 3), (0, 3))
+            for end in [
+                "The trace lacks the work of 3 of 34 launches: the GPU's times are at least"
+            ]
+        ),
+        (
+            records.WindowStream(0, 7, 130001, 34, 0, 0, 0, 5),
+            ["The trace lacks the work of 5 of 34 launches, as it has the times of another clock:"],
+        ),
+    ],
+)
+def test_what_a_trace_lacks_is_said_with_its_reason_if_that_is_known(
+    tmp_path: Path, stream: records.WindowStream, notes: list[str]
+) -> None:
+    taken = WindowTaken(
+        *(MAIN, STARTED_NS, "kineto", STARTED_NS, ""),
+        STARTED_NS,
+        STARTED_NS + SECOND_NS,
+        operators=(operator("sgemm", 30, 5, device="cuda"),),
+        streams=(stream,),
+    )
+    found = written(tmp_path / "a.profd", taken).notes
+    assert [note[: len(said)] for note, said in zip(found, notes, strict=True)] == notes
+    assert ("CUPTI" in "".join(found)) == ("CUPTI" in "".join(notes))
+
+
 def test_a_process_that_uses_a_gpu_without_a_launch_in_its_trace_says_so(tmp_path: Path) -> None:
     taken = WindowTaken(
         *(MAIN, STARTED_NS, "kineto", STARTED_NS, ""),

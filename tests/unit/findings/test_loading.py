@@ -136,7 +136,8 @@ def test_of_a_long_run_the_minutes_with_starts_and_with_long_waits_are_read(case
     case.found(starting_workers, *seconds, workers={1: IDLE_WORKER}, seconds=1470)
 
     def looked() -> tuple[tuple[Finding | None, ...], int]:
-        with _Counting(case.path) as reader:
+        reader = _Counting(case.path)
+        with reader:
             context = FindingContext(reader)
             return (starting_workers(context), idle_workers(context)), reader.count
 
