@@ -66,8 +66,6 @@ class Truth(msgspec.Struct, frozen=True):
     rows: int
     runs: int
     slow_node: str | None
-    slower_job: str | None
-    slower_phase: str | None
     cause: str
     gpu_idle_ns: dict[str, int]
     """By phase."""
@@ -115,8 +113,6 @@ def make_fleet(data: DataSet, template: Template, plan: Plan) -> Truth:
         rows=rows,
         runs=runs,
         slow_node=None if plan.quiet else _node(plan.nodes - 1),
-        slower_job=None if plan.quiet else _job(1),
-        slower_phase=None if plan.quiet else plan.cause,
         cause=max(idle, key=idle.__getitem__),
         gpu_idle_ns=idle,
     )

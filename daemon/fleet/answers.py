@@ -74,58 +74,6 @@ class SlowNode(msgspec.Struct, frozen=True):
     runs: int
 
 
-class PhaseChange(msgspec.Struct, frozen=True):
-    """A phase that surely takes more seconds of each step.
-
-    Bounds of the difference hold for all phases of the job.
-    """
-
-    phase: str
-    before_s: float
-    now_s: float
-    difference_low_s: float
-    difference_high_s: float
-
-
-class Slower(msgspec.Struct, frozen=True):
-    """A job whose steps surely take longer in the last 7 days than in the compared week.
-
-    They take ``times`` as long, with bounds that hold for all jobs at once (95 %). ``weeks_ago`` is
-    1 for the week before. ``basis`` is what differs by chance: runs, or the days of one run.
-    """
-
-    job: str
-    before_s: float
-    now_s: float
-    times: float
-    low: float
-    high: float
-    weeks_ago: int
-    before: int
-    now: int
-    basis: str
-    phases: tuple[PhaseChange, ...]
-
-
-class WeekPace(msgspec.Struct, frozen=True):
-    """The mean seconds a step of a job in one week; 0 is the last seven days."""
-
-    weeks_ago: int
-    step_s: float
-    runs: int
-
-
-class JobPace(msgspec.Struct, frozen=True):
-    """How a job steps from week to week, the oldest first, without its runs on slow nodes.
-
-    ``why_untold`` is why it is not compared, if it is not.
-    """
-
-    job: str
-    weeks: tuple[WeekPace, ...]
-    why_untold: str | None
-
-
 class Fleet(msgspec.Struct, frozen=True):
     """All answers over the runs in [since, until), times in UTC.
 
@@ -148,5 +96,3 @@ class Fleet(msgspec.Struct, frozen=True):
     leaves: tuple[FunctionCost, ...]
     slow_nodes: tuple[SlowNode, ...]
     nodes_compared: int
-    slower: tuple[Slower, ...]
-    paces: tuple[JobPace, ...]

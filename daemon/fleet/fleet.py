@@ -10,7 +10,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.fleet.answers import VERSION, Fleet
 from profd.daemon.fleet.dataset import DAY_NS, DataSet
-from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
+from profd.daemon.fleet.paces import find_slow_nodes, take_paces
 from profd.daemon.fleet.reduction import reduce_runs
 from profd.daemon.timerange import TimeRange
 
@@ -41,12 +41,7 @@ def ask(data: DataSet, question: Question) -> Fleet:
             f"{data.url} has no runs in the time asked for", "ask for more with --days and --until"
         )
     reduced = reduce_runs(data, TimeRange(since_ns, until_ns), question.memory_bytes, chosen)
-    paces = take_paces(reduced)
-    slow_nodes, compared = find_slow_nodes(paces, question.least)
-    slow = {one.node for one in slow_nodes}
-    # A slow node is reported once: its effect on a job would hide what the job does itself.
-    others = [one for one in paces if one.run.node not in slow]
-    slower, job_paces = find_slower(others, question.least)
+    slow_nodes, compared = find_slow_nodes(take_paces(reduced), question.least)
     return Fleet(
         VERSION,
         _in_words(since_ns),
@@ -62,8 +57,6 @@ def ask(data: DataSet, question: Question) -> Fleet:
         reduced.leaves,
         tuple(slow_nodes),
         compared,
-        tuple(slower),
-        tuple(job_paces),
     )
 
 

@@ -12,8 +12,6 @@ from profd.daemon.fleet.answers import (
     FunctionCost,
     Hours,
     PhaseCost,
-    Slower,
-    SlowNode,
 )
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.plaintext import (
@@ -25,7 +23,7 @@ from profd.daemon.render.plaintext import (
     rows_of,
     visible,
 )
-from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
+from profd.daemon.units import UNKNOWN, number, percent, plural
 
 
 class AnswerTable(NamedTuple):
@@ -72,11 +70,6 @@ def verdict(fleet: Fleet) -> str:
     if fleet.slow_nodes:
         node = fleet.slow_nodes[0]
         said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
-    if fleet.slower:
-        job = fleet.slower[0]
-        said.append(
-            f"{visible(job.job)} takes {job.times:.2f} times as long as {_week(job.weeks_ago)}."
-        )
     return " ".join(said)
 
 
@@ -84,12 +77,6 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
     """Return all questions with their answers; all text is visible."""
     unit = unit_of(fleet)
     name = f"{unit[0].upper()}{unit[1:]}"
-    steps = []
-    for job in fleet.paces:
-        weeks = ", ".join(
-            f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in job.weeks
-        )
-        steps.append((job.job, weeks, job.why_untold or ""))
     found = [
         AnswerTable(
             f"{name} lost by phase",
@@ -120,29 +107,17 @@ def tables(fleet: Fleet) -> list[AnswerTable]:
             ("times", "bounds", "node", "runs", "jobs"),
             ("times", "bounds", "runs"),
             [
-                (*_times(one), one.node, f"{one.runs:,}", listed(one.jobs, 4))
+                (
+                    f"{one.times:.2f}",
+                    f"{one.low:.2f} to {one.high:.2f}",
+                    one.node,
+                    f"{one.runs:,}",
+                    listed(one.jobs, 4),
+                )
                 for one in fleet.slow_nodes
             ],
             f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely "
             "slow.",
-        ),
-        AnswerTable(
-            "Slower than last week",
-            "Seconds a step in the last seven days against the week before, by how much runs "
-            "differ by chance; bounds "
-            "hold for all jobs at once (95 %). Below a job the phases that grew.",
-            ("times", "bounds", "before", "now", "job", "runs", "against"),
-            ("times", "bounds", "before", "now"),
-            [row for one in fleet.slower for row in _job(one)],
-            f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that "
-            "could be compared is surely slower.",
-        ),
-        AnswerTable(
-            "Steps of each job",
-            "Seconds a step by the week, the last one last, without runs on slow nodes.",
-            ("job", "weeks", "not compared, as"),
-            (),
-            steps,
         ),
     ]
     return [
@@ -182,37 +157,6 @@ def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Answ
     return AnswerTable(
         title, "Of the main threads of all ranks.", heads, (unit, "lost", "jobs"), rows
     )
-
-
-def _times(one: SlowNode | Slower) -> tuple[str, str]:
-    return f"{one.times:.2f}", f"{one.low:.2f} to {one.high:.2f}"
-
-
-def _job(one: Slower) -> Iterator[tuple[str, ...]]:
-    runs = f"{one.before} and {one.now}{'' if one.basis == 'runs' else f' {one.basis}'}"
-    yield (
-        *_times(one),
-        step_time(one.before_s),
-        step_time(one.now_s),
-        one.job,
-        runs,
-        _week(one.weeks_ago),
-    )
-    for phase in one.phases:
-        bounds = f"+{step_time(phase.difference_low_s)} to +{step_time(phase.difference_high_s)}"
-        yield (
-            "",
-            bounds,
-            step_time(phase.before_s),
-            step_time(phase.now_s),
-            f"  {phase.phase}",
-            "",
-            "",
-        )
-
-
-def _week(weeks_ago: int) -> str:
-    return "last week" if weeks_ago == 1 else f"{weeks_ago} weeks ago"
 
 
 ROWS = 12

@@ -1,18 +1,14 @@
-"""How long each run's steps take, slow nodes, and jobs that slowed since last week.
+"""How long each run's steps take, and nodes that are slow.
 
-Runs differ by chance, all of a job alike; those of the nodes of one execution count as one. If one
-run lasts from one week to the other, its days are compared. Without several runs or days a job is
-not compared.
+Runs differ by chance, all of a job alike. Without several of them a job is not compared.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import methodcaller
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,8 +16,7 @@ import msgspec
 from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.phases import COLLECTIVE
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.blocks import mean_of
-from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, SlowNode, WeekPace
+from profd.daemon.fleet.answers import SlowNode
 from profd.daemon.fleet.reduction import Reduced, RunPart, Stepped
 
 
@@ -77,29 +72,6 @@ def take_paces(reduced: Reduced) -> list[RunPaces]:
         for run in reduced.runs
         if run.run in reduced.steps
     ]
-
-
-def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
-    """Return the runs of a job, with those of the nodes of one execution together.
-
-    Those don't differ by chance.
-    """
-    found: list[list[RunPaces]] = []
-    for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
-        if found and _are_together(found[-1][-1].run, one.run):
-            found[-1].append(one)
-        else:
-            found.append([one])
-    return found
-
-
-def _are_together(one: RunPart, later: RunPart) -> bool:
-    return (
-        one.is_part
-        and later.is_part
-        and later.started_ns - one.started_ns <= 600 * SECOND_NS
-        and (one.command, one.world_size) == (later.command, later.world_size)
-    )
 
 
 class Gap(NamedTuple):
@@ -198,113 +170,3 @@ def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
             if others and len(by_node[node]) + len(others) > 3:  # fewer tell nothing
                 found[node][work] = gap(by_node[node], others)
     return found
-
-
-RUNS, DAYS = "runs", "days of one run"
-
-
-class PacePair(NamedTuple):
-    """A job's paces in the last week and in an earlier one.
-
-    ``basis`` is what each of them is of.
-    """
-
-    job: str
-    now: Sequence[DaysPace]
-    before: Sequence[DaysPace]
-    weeks_ago: int
-    basis: str
-
-    def gap(self, measure: Callable[[DaysPace], float]) -> Gap:
-        now, before = (list(map(measure, paces)) for paces in (self.now, self.before))
-        if self.basis == RUNS:
-            return gap(now, before)
-        # Neighboring days are alike.
-        more = mean_of(now).less(mean_of(before))
-        return Gap(more.value, more.error, len(now) + len(before) - 2)
-
-    def means(self, measure: Callable[[DaysPace], float]) -> tuple[float, float]:
-        return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
-
-
-def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], list[JobPace]]:
-    """Return the jobs whose steps surely take longer, slowest first, and all jobs by week.
-
-    Longer means by ``least`` or more.
-    """
-    ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
-    pairs, job_paces = list[PacePair](), list[JobPace]()
-    for job, some in itertools.groupby(ordered, key=lambda one: one.run.job):
-        runs = list(some)
-        pair = _pair(job, runs)
-        if isinstance(pair, PacePair):
-            pairs.append(pair)
-        weeks = sorted({week for run in runs for week in run.weeks}, reverse=True)
-        week_paces = tuple(_week_pace(runs, week) for week in weeks)
-        job_paces.append(JobPace(job, week_paces, pair if isinstance(pair, str) else None))
-    slower = [one for pair in pairs if (one := _judged(pair, len(pairs), least)) is not None]
-    slower.sort(key=lambda one: (-one.times, one.job))
-    return slower, job_paces
-
-
-def _week_pace(runs: Sequence[RunPaces], week: int) -> WeekPace:
-    paces = _paces(runs, week)
-    return WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces))
-
-
-def _pair(job: str, runs: Sequence[RunPaces]) -> PacePair | str:
-    """Return the paces of a job to compare, or why there are none."""
-    weeks = {week for run in runs for week in run.weeks}
-    if 0 not in weeks:
-        return "it did not run in the last seven days"
-    if len(weeks) == 1:
-        return "it did not run before the last seven days"
-    week = min(weeks - {0})
-    now, before = _paces(runs, 0), _paces(runs, week)
-    if min(len(now), len(before)) >= 2:
-        return PacePair(job, now, before, week, RUNS)
-    for run in runs:
-        now, before = ([run.pace([day]) for day in run.weeks.get(one, ())] for one in (0, week))
-        if min(len(now), len(before)) >= 3:
-            return PacePair(job, now, before, week, DAYS)
-    return "one run a week tells nothing of how much runs differ by chance"
-
-
-def _paces(runs: Iterable[RunPaces], week: int) -> list[DaysPace]:
-    """Return the paces of a week, one for each execution however many nodes it ran on."""
-    found = []
-    for together in executions(runs):
-        paces = [run.pace(run.weeks[week]) for run in together if week in run.weeks]
-        if paces:
-            names = sorted({name for pace in paces for name in pace.phases})
-            step_s = statistics.fmean(pace.step_s for pace in paces)
-            phases = {
-                name: statistics.fmean(pace.in_phase(name) for pace in paces) for name in names
-            }
-            found.append(DaysPace(step_s, phases))
-    return found
-
-
-def _judged(pair: PacePair, comparisons: int, least: float) -> Slower | None:
-    """Return a job as one that got slower; None if that may be chance, or is little."""
-    found = pair.gap(lambda pace: math.log(pace.step_s))
-    low, high = found.bounds(comparisons)
-    if low <= 0 or found.value < math.log1p(least):
-        return None
-    before_s, now_s = pair.means(lambda pace: pace.step_s)
-    times = (math.exp(found.value), math.exp(low), math.exp(high))
-    phases, counts = tuple(_phases(pair, least * before_s)), (len(pair.before), len(pair.now))
-    return Slower(pair.job, before_s, now_s, *times, pair.weeks_ago, *counts, pair.basis, phases)
-
-
-def _phases(pair: PacePair, least_s: float) -> list[PhaseChange]:
-    """Return the phases that surely take more of a step, those that grew most first."""
-    names = sorted({phase for pace in (*pair.now, *pair.before) for phase in pace.phases})
-    found = []
-    for phase in names:
-        in_phase = methodcaller("in_phase", phase)
-        more = pair.gap(in_phase)
-        low, high = more.bounds(len(names))
-        if low > 0 and more.value >= least_s:
-            found.append(PhaseChange(phase, *pair.means(in_phase), low, high))
-    return sorted(found, key=lambda one: one.before_s - one.now_s)

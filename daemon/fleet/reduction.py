@@ -33,24 +33,12 @@ if TYPE_CHECKING:
 
 
 class RunPart(NamedTuple):
-    """A run of one node: its job, where and when it ran, and its training processes.
-
-    ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this
-    run.
-    """
+    """A run of one node: its job, and where and when it ran."""
 
     run: str
     job: str
     node: str
     command: str
-    started_ns: int
-    ranks: int
-    world_size: int
-
-    @property
-    def is_part(self) -> bool:
-        """Whether other nodes have runs of the same job at the same time."""
-        return self.world_size > self.ranks
 
 
 class Stepped(NamedTuple):
@@ -83,7 +71,7 @@ _QUERIES = {
     "runs": """
     CREATE TABLE trainer AS
     SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command,
-        min(started_ns) AS started_ns, max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size
+        max(gpus) AS gpus
     FROM read_parquet($files, hive_partitioning = false)
     GROUP BY run, pid
     """,
@@ -142,7 +130,7 @@ Only integers are added up, so their order does not matter. ``$files`` are those
 is the last one of [$since, $until).
 """
 _RUNS = """
-    SELECT run, max(name), max(host), max(command), min(started_ns), count(*), max(world_size)
+    SELECT run, max(name), max(host), max(command)
     FROM trainer GROUP BY run ORDER BY run
 """
 _SPENT = """

@@ -41,7 +41,6 @@ def test_it_shows_what_is_named_first_and_needs_nothing_else(
     cells = cells_of(chromium, tmp_path / "fleet.html")
     assert truth.cause in cells[0]
     assert any(truth.slow_node in row for row in cells)
-    assert any(truth.slower_job in row for row in cells)
 
 
 def test_hostile_names_stay_text(chromium: BrowserContext, tmp_path: Path) -> None:

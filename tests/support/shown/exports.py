@@ -96,9 +96,3 @@ def of_fleet(path: Path, folder: Path) -> Numbers:
         yield exact(
             "share of a phase", row["phase"], row["hours"]["ranks"] / said["hours"]["ranks"]
         )
-    for pace in said["paces"]:
-        yield from (
-            exact("step rate", "run", 1 / week["step_s"])
-            for week in pace["weeks"]
-            if week["step_s"]
-        )

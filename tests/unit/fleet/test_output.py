@@ -16,12 +16,8 @@ from profd.daemon.fleet.answers import (
     Fleet,
     FunctionCost,
     Hours,
-    JobPace,
-    PhaseChange,
     PhaseCost,
-    Slower,
     SlowNode,
-    WeekPace,
 )
 
 HOSTILE = "\x1b[2J<b>&"
@@ -38,11 +34,10 @@ def table(fleet: Fleet, title: str) -> output.AnswerTable:
 
 
 def answers(*, gpus: bool = True, name: str = "job-a") -> Fleet:
-    """Return what was found: 400 hours, 100 of them lost, a slow node, and a job that got slower."""
+    """Return what was found: 400 hours, 100 of them lost, and a slow node."""
     function = FunctionCost(
         "load", "/home/ada/data.py", "data wait", hours(150, 60, gpus=gpus), 1, 3
     )
-    change = PhaseChange("data wait", 0.1, 0.15, 0.04, 0.06)
     return Fleet(
         version=VERSION, since="2026-11-01", until="2026-11-14", runs=12, jobs=1, nodes=3, samples=1_234_567,
         hours=hours(400, 100, gpus=gpus),
@@ -54,15 +49,13 @@ def answers(*, gpus: bool = True, name: str = "job-a") -> Fleet:
         functions=(function,), leaves=(),
         slow_nodes=(SlowNode(name, 1.25, 1.2, 1.3, tuple(f"job-{letter}" for letter in "abcdef"), 7),),
         nodes_compared=3,
-        slower=(Slower(name, 0.5, 1.5, 3.0, 2.5, 3.5, 2, 4, 5, "runs", (change,)),),
-        paces=(JobPace(name, (WeekPace(1, 0.5, 4), WeekPace(0, 1.5, 1)), None), JobPace("b", (), "it is new")),
     )  # fmt: skip
 
 
 def nothing() -> Fleet:
     return Fleet(
         version=VERSION, since="-", until="-", runs=0, jobs=0, nodes=0, samples=0, hours=hours(0, 0), phases=(),
-        findings=(), functions=(), leaves=(), slow_nodes=(), nodes_compared=1, slower=(), paces=(),
+        findings=(), functions=(), leaves=(), slow_nodes=(), nodes_compared=1,
     )  # fmt: skip
 
 
@@ -121,27 +114,15 @@ def test_the_headline_and_the_verdict_name_the_first_of_each_kind() -> None:
     )
     assert output.headline(nothing()).endswith("0 rank hours, 0 of them lost (-)")
     assert output.verdict(answers()) == (
-        "Most is lost in data wait: 80.0 GPU hours. job-a takes 1.25 times as long as other nodes. "
-        "job-a takes 3.00 times as long as 2 weeks ago."
+        "Most is lost in data wait: 80.0 GPU hours. job-a takes 1.25 times as long as other nodes."
     )
     assert output.verdict(nothing()) == ""
 
 
-def test_slow_nodes_and_slower_jobs_have_their_bounds_and_paces_their_weeks() -> None:
+def test_slow_nodes_have_their_bounds() -> None:
     (row,) = table(answers(), "Slow nodes").rows
     assert row == ("1.25", "1.20 to 1.30", "job-a", "7", "job-a, job-b, job-c, job-d and 2 more")
     assert (
         table(nothing(), "Slow nodes").nothing
         == "None of 1 node that could be compared is surely slow."
     )
-    job, phase = table(answers(), "Slower").rows
-    assert job == ("3.00", "2.50 to 3.50", "500 ms", "1.50 s", "job-a", "4 and 5", "2 weeks ago")
-    assert phase == ("", "+40.0 ms to +60.0 ms", "100 ms", "150 ms", "  data wait", "", "")
-    assert (
-        table(answers(), "Slower").nothing
-        == "None of 1 job that could be compared is surely slower."
-    )
-    assert list(table(answers(), "Steps").rows) == [
-        ("job-a", "500 ms (4 runs), 1.50 s (1 run)", ""),
-        ("b", "", "it is new"),
-    ]
