@@ -19,7 +19,7 @@ from profd.daemon.analyze.phases import (
     PhasePlace,
 )
 from profd.daemon.analyze.selection import Selection, spread
-from profd.daemon.analyze.series import mean_of_series, total_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -31,7 +31,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     ``index`` is the number that nvidia-smi gives the GPU, ``device`` the name of its series.
     ``utilization`` and ``power_watts`` are means, ``memory_used_bytes`` is the most that all
-    processes together used; None if it was not read.
+    processes together used, ``energy_joules`` what it took while that was read; None if it was not.
     """
 
     index: int
@@ -42,21 +42,21 @@ class Gpu(msgspec.Struct, frozen=True):
     utilization: float | None
     memory_used_bytes: int | None
     power_watts: float | None
+    energy_joules: float | None
 
 
 def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
     """Return the GPUs with what they did in a selection's range of time."""
     found = []
     for row in reader.devices():
-        used = total_of_series(reader, "gpu_memory_used_bytes", None, selection, row.name)
-        busy, power = (
-            mean_of_series(reader, name, None, selection, row.name)
-            for name in (UTILIZATION, "gpu_power_watts")
+        used, busy, power = (
+            total_of_series(reader, name, None, selection, row.name)
+            for name in ("gpu_memory_used_bytes", UTILIZATION, "gpu_power_watts")
         )
         most_bytes = int(used.most) if used.is_known else None
-        found.append(
-            Gpu(row.index, row.model, row.name, row.uuid, row.memory_bytes, busy, most_bytes, power)
-        )
+        energy_joules = power.integral / SECOND_NS if power.known_ns else None
+        about = row.index, row.model, row.name, row.uuid, row.memory_bytes
+        found.append(Gpu(*about, busy.mean, most_bytes, power.mean, energy_joules))
     return tuple(found)
 
 

@@ -132,6 +132,8 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
             facts.append(f"memory {size(gpu.memory_used_bytes)}{whole}")
         if gpu.power_watts is not None:
             facts.append(f"{gpu.power_watts:.0f} W")
+        if gpu.energy_joules is not None:
+            facts.append(f"{gpu.energy_joules / 3.6e6:.3g} kWh")
         yield f"  {visible(gpu.device)}  {visible(gpu.name)}: {', '.join(facts)}"
 
 
@@ -139,7 +141,8 @@ def idle_lines(idle: GpuIdle | None) -> Iterator[TextLine]:
     """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
-    yield from ("", f"GPU idle {percent(idle.share)} of the time")
+    lost, whole = duration(idle.share * idle.known_s), duration(idle.known_s)
+    yield from ("", f"GPU idle {percent(idle.share)} of the time: {lost} of {whole} of all GPUs")
     for phase, found in idle.phases.items():
         if found.high < _LEAST_IDLE or found.high - found.low > _VAGUE:
             continue

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
 from support.present import there
-from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, write_records
+from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, write_records, write_run
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.gpu import Gpu, take_gpu_idle
+from profd.daemon.analyze.gpu import Gpu, take_gpu_idle, take_gpus
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile, utilization_by_stack
@@ -157,19 +157,24 @@ def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_
         row = next(line for line in lines if stack[-1].function in line)
         assert row[:end].endswith(busy_then)
     headline, waiting, backward, resolution = text.partition("\nGPU idle")[2].splitlines()[:4]
-    assert headline == " 55 % of the time"
+    assert headline == " 55 % of the time: 11.0 s of 20.0 s of all GPUs"
     assert re.fullmatch(r"  8\d-9\d % of the idle time is data wait \(train.py:\d+  .*", waiting)
     assert re.fullmatch(r"  [5-9]-1\d % of the idle time is backward.*", backward)
     assert resolution == "  gaps shorter than 100 ms are resolved in windows only"
 
 
 def test_the_text_names_the_gpus() -> None:
-    gpu = Gpu(0, "NVIDIA H100", "gpu0", "GPU-1", 80_000_000_000, 0.45, 12_100_000_000, 212.4)
+    gpu = Gpu(0, "NVIDIA H100", "gpu0", "GPU-1", 80_000_000_000, 0.45, 12_100_000_000, 212.4, 4.5e6)
     bare = msgspec.structs.replace(
-        gpu, memory_bytes=None, memory_used_bytes=None, power_watts=None, utilization=None
+        gpu,
+        memory_bytes=None,
+        memory_used_bytes=None,
+        power_watts=None,
+        energy_joules=None,
+        utilization=None,
     )
     assert list(gpu_lines([gpu, bare])) == [
-        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W",
+        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W, 1.25 kWh",
         "  gpu0  NVIDIA H100: utilized -",
     ]
 
@@ -224,9 +229,26 @@ def run(tmp_path: Path) -> Path:
 def test_gpus_have_their_utilization_and_memory_of_the_run_or_a_range(run: Path) -> None:
     with RunReader(run) as reader:
         assert summarize(reader).gpus == (
-            Gpu(0, "NVIDIA H100", "gpu0", "GPU-a", 80 * GIB, 0.5, 5 * GIB, None),
-            Gpu(1, "NVIDIA A100", "gpu1", "GPU-b", None, None, None, None),
+            Gpu(0, "NVIDIA H100", "gpu0", "GPU-a", 80 * GIB, 0.5, 5 * GIB, None, None),
+            Gpu(1, "NVIDIA A100", "gpu1", "GPU-b", None, None, None, None, None),
         )
         gpu = summarize(reader, Selection(to_ns=STARTED_NS + 2 * SECOND_NS)).gpus[0]
     # What is read at the end of the range held since the reading before.
     assert (gpu.utilization, gpu.memory_used_bytes) == (1.0, 3 * GIB)
+
+
+def test_the_energy_is_that_of_the_time_for_which_the_power_is_known(tmp_path: Path) -> None:
+    readings = {9: 100.0, 10: 100.0, 11: 300.0, 12: 200.0, 60: 400.0}
+    points = [
+        PointsTaken(
+            STARTED_NS + at_s * SECOND_NS, (Point("gpu_power_watts", watts, device="gpu0"),)
+        )
+        for at_s, watts in readings.items()
+    ]
+    device = DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-1", 80_000_000_000)
+    path = write_run(tmp_path / "a.profd", seconds=70, also=[device, *points])
+    with RunReader(path) as reader:
+        (gpu,) = take_gpus(reader, Selection())
+    held_s = {9: 1, 10: 1, 11: 1, 12: 1, 60: 3}  # a reading holds for three distances at most
+    assert gpu.energy_joules == pytest.approx(sum(readings[at] * held_s[at] for at in readings))
+    assert there(gpu.power_watts) * sum(held_s.values()) == pytest.approx(gpu.energy_joules)
