@@ -17,6 +17,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.events import EventKind
+from profd.daemon.frameworks.outofmemory import full_memory
 from profd.daemon.naming import exit_words, is_stopped_by_user, signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.merge import hosts_of, nodes_of
@@ -102,6 +103,7 @@ def _hangs_of(reader: RunReader) -> list[HangFound]:
     return join_hangs(reader.hangs(), ranks)
 
 
+_LAST_LINES = 20
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
@@ -125,7 +127,7 @@ class PostMortem(msgspec.Struct, frozen=True):
     ``rss_bytes`` is the memory of the main process at the end of its last minute, ``memory`` the
     curve of that minute: seconds before the end, bytes. ``others`` are the PIDs of other processes
     that a signal or an error ended shortly before. ``output`` are the last lines that the target
-    wrote, if they were kept; ``error`` is the last of them that names an exception.
+    wrote, if they were kept; ``error`` is the last one that names an exception, maybe before them.
     """
 
     code: int | None
@@ -161,18 +163,19 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     shortly_ns = info.end_ns - 15 * SECOND_NS
     killed = [event.text for event in reader.events(EventKind.OOM) if event.at_ns >= shortly_ns]
     memory = _last_memory(reader)
-    output = last_output(reader)
+    output = _output(reader)
+    error = next(filter(_is_error, reversed(output)), None)
     places = (_last_place(reader, thread) for thread in reader.main_threads())
     return PostMortem(
         code=info.exit_code,
         signal=ended_by,
-        out_of_memory=killed[-1] if killed else None,
+        out_of_memory=killed[-1] if killed else full_memory(error or ""),
         last=tuple(filter(None, places)),
         rss_bytes=memory[-1][1] if memory else None,
         memory=memory,
         others=_failed_others(reader, shortly_ns),
-        output=output,
-        error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
+        output=output[-_LAST_LINES:],
+        error=error,
     )
 
 
@@ -194,9 +197,19 @@ def _last_memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
 
 def last_output(reader: RunReader) -> tuple[str, ...]:
     """Return the last 20 lines of output; of a line that was written over, its last text."""
+    return _output(reader)[-_LAST_LINES:]
+
+
+def _output(reader: RunReader) -> tuple[str, ...]:
     written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
-    return tuple(mask_line(line[:2000]) for line in lines if line.strip())[-20:]
+    return tuple(mask_line(line[:2000]) for line in lines if line.strip())
+
+
+def _is_error(line: str) -> bool:
+    """Say whether a line names an exception, other than a launcher's of that of its process."""
+    is_one = _ERROR_LINE.match(line) is not None and "ChildFailedError" not in line
+    return is_one or full_memory(line) is not None
 
 
 def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:

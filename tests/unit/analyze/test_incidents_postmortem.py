@@ -135,6 +135,39 @@ def test_the_post_mortem_has_the_last_error_and_the_last_lines(tmp_path: Path) -
     assert text.index("How it ended") < text.index("Phases of the main thread")
 
 
+FULL = (
+    b"[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a "
+    b"total capacity of 47.53 GiB of which 1.00 GiB is free. Of the allocated memory 46.00 GiB is "
+    b"allocated by PyTorch, and 8.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+LAUNCHER = (
+    b"  a frame\n" * 30
+    + b"torch.distributed.elastic.errors.ChildFailedError: \n"
+    + b"train.py FAILED\n" * 20
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (FULL, "the memory of GPU 1 is full: 2.1 GB asked for, 1.1 GB free; tensors hold 49 GB"),
+        (FULL + LAUNCHER, "the memory of GPU 1 is full: 2.1 GB asked for"),
+        (FULL + b"ValueError: no batch size fits\n", "the target ended with 1"),
+    ],
+)
+def test_a_gpu_that_was_full_is_the_cause_unless_another_error_followed(
+    tmp_path: Path, output: bytes, said: str
+) -> None:
+    path = run(
+        tmp_path / "run",
+        OutputWritten(END_NS - 1, output),
+        RunEnded(END_NS, "target-exited", 1),
+    )
+    found = post_mortem(path)
+    assert post_mortem_sentence(found).startswith(said)
+    assert len(found.output) <= 20
+
+
 def test_the_last_error_is_shown_without_secrets(tmp_path: Path) -> None:
     said = OutputWritten(
         END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n"
