@@ -10,7 +10,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.fleet.answers import VERSION, Fleet
 from profd.daemon.fleet.dataset import DAY_NS, DataSet
-from profd.daemon.fleet.paces import find_slow_nodes, take_paces
+from profd.daemon.fleet.paces import find_slow_nodes, take_steps
 from profd.daemon.fleet.reduction import reduce_runs
 from profd.daemon.timerange import TimeRange
 
@@ -41,7 +41,7 @@ def ask(data: DataSet, question: Question) -> Fleet:
             f"{data.url} has no runs in the time asked for", "ask for more with --days and --until"
         )
     reduced = reduce_runs(data, TimeRange(since_ns, until_ns), question.memory_bytes, chosen)
-    slow_nodes, compared = find_slow_nodes(take_paces(reduced), question.least)
+    slow_nodes, compared = find_slow_nodes(take_steps(reduced), question.least)
     return Fleet(
         VERSION,
         _in_words(since_ns),

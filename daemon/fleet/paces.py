@@ -11,8 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.phases import COLLECTIVE
 from profd.daemon.clock import SECOND_NS
@@ -20,55 +18,30 @@ from profd.daemon.fleet.answers import SlowNode
 from profd.daemon.fleet.reduction import Reduced, RunPart, Stepped
 
 
-class DaysPace(msgspec.Struct, frozen=True):
-    """Some days of a run: the seconds of a step, and the part of it that each phase takes."""
+class RunSteps(NamedTuple):
+    """A run, with its steps and the time of its ranks in each phase, both by day."""
 
-    step_s: float
-    phases: Mapping[str, float]
+    run: RunPart
+    steps: Mapping[int, Stepped]
+    phase_ns: Mapping[int, Mapping[str, int]]
 
-    def in_phase(self, phase: str) -> float:
-        """Return the seconds of a step in a phase."""
-        return self.phases.get(phase, 0.0)
+    def own_step_s(self, week: int) -> float:
+        """Return the seconds of a step in a week, as far as it can be seen without other ranks.
 
-
-class RunPaces:
-    """A run by days.
-
-    ``weeks`` has the days of each week that it made steps in, in order of time; 0 is the last one.
-    """
-
-    def __init__(
-        self,
-        run: RunPart,
-        steps: Mapping[int, Stepped],
-        phase_ns: Mapping[int, Mapping[str, int]],
-    ) -> None:
-        self.run, self._steps, self._phase_ns = run, steps, phase_ns
-        self.weeks: defaultdict[int, list[int]] = defaultdict(list)
-        for day in sorted(steps, reverse=True):
-            if steps[day].microsteps:
-                self.weeks[day // 7].append(day)
-
-    def pace(self, days: Sequence[int]) -> DaysPace:
-        """Return the pace over some of the days that it made steps in."""
-        microsteps = sum(self._steps[day].microsteps for day in days)
-        step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * 1e6 / microsteps
-        spent_ns: Counter[str] = Counter()
-        for day in days:
-            spent_ns.update(self._phase_ns.get(day, {}))
-        whole_ns = spent_ns.total()
-        return DaysPace(
-            step_s,
-            {phase: step_s * spent_ns[phase] / whole_ns for phase in sorted(spent_ns)}
-            if whole_ns
-            else {},
-        )
+        0 if it made none.
+        """
+        days = [day for day in self.steps if day // 7 == week]
+        microsteps = sum(self.steps[day].microsteps for day in days)
+        spent_ns = sum((Counter(self.phase_ns.get(day, {})) for day in days), Counter[str]())
+        waited = spent_ns[COLLECTIVE] / (spent_ns.total() or 1)
+        duration_ns = sum(self.steps[day].duration_ns for day in days)
+        return duration_ns / SECOND_NS * 1e6 / microsteps * (1 - waited) if microsteps else 0.0
 
 
-def take_paces(reduced: Reduced) -> list[RunPaces]:
-    """Return the paces of the runs that made steps."""
+def take_steps(reduced: Reduced) -> list[RunSteps]:
+    """Return the runs that made steps."""
     return [
-        RunPaces(run, reduced.steps[run.run], reduced.phase_ns[run.run])
+        RunSteps(run, reduced.steps[run.run], reduced.phase_ns[run.run])
         for run in reduced.runs
         if run.run in reduced.steps
     ]
@@ -122,7 +95,7 @@ Values = Mapping[Work, Mapping[str, Sequence[float]]]
 """By work and node the logarithms of what a step takes, a value a run."""
 
 
-def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowNode], int]:
+def find_slow_nodes(runs: Iterable[RunSteps], least: float) -> tuple[list[SlowNode], int]:
     """Return the slow nodes, and how many nodes were compared.
 
     A slow node is surely slower than the others, by ``least`` or more.
@@ -133,12 +106,9 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
     values: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for one in paces:
-        for week in sorted(one.weeks):
-            pace = one.pace(one.weeks[week])
-            # Without waiting for other ranks, as far as that can be seen.
-            own_s = pace.step_s - pace.in_phase(COLLECTIVE)
-            if own_s > 0:
+    for one in runs:
+        for week in {day // 7 for day in one.steps}:
+            if own_s := one.own_step_s(week):
                 values[one.run.job, one.run.command, week][one.run.node].append(math.log(own_s))
     compared = len(_gaps(values, frozenset()))
     found: list[SlowNode] = []
@@ -148,10 +118,10 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
             gap = combined([gaps[work] for work in sorted(gaps)])
             low, high = gap.bounds(compared)
             if low > 0 and math.exp(gap.value) >= 1 + least:
-                runs = sum(len(values[work][node]) for work in gaps)
+                count = sum(len(values[work][node]) for work in gaps)
                 jobs = tuple(sorted({job for job, _, _ in gaps}))
                 times = math.exp(gap.value), math.exp(low), math.exp(high)
-                slow.append(SlowNode(node, *times, jobs, runs))
+                slow.append(SlowNode(node, *times, jobs, count))
         if not slow:
             break
         found.append(max(slow, key=lambda one: (one.low, one.node)))

@@ -12,7 +12,7 @@ import pytest
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.paces import (
     Gap,
-    RunPaces,
+    RunSteps,
     combined,
     find_slow_nodes,
     gap,
@@ -62,21 +62,21 @@ def run(
     job: str = "job",
     command: str = "train.py",
     collective: float = 0.0,
-) -> RunPaces:
+) -> RunSteps:
     name = f"{job}-{node}-{step_ms}-{command}"
     part = RunPart(name, job, node, command)
     spent = {
         "collective": round(collective * HOUR_NS),
         "forward": round((1 - collective) * HOUR_NS),
     }
-    return RunPaces(part, {0: Stepped(round(3600e3 / step_ms * 1e6), HOUR_NS)}, {0: spent})
+    return RunSteps(part, {0: Stepped(round(3600e3 / step_ms * 1e6), HOUR_NS)}, {0: spent})
 
 
-def found(runs: Iterable[RunPaces], least: float = 0.02) -> list[str]:
+def found(runs: Iterable[RunSteps], least: float = 0.02) -> list[str]:
     return [one.node for one in find_slow_nodes(runs, least)[0]]
 
 
-def runs_of(step_ms: float, spread: float, chance: random.Random, count: int = 4) -> list[RunPaces]:
+def runs_of(step_ms: float, spread: float, chance: random.Random, count: int = 4) -> list[RunSteps]:
     return [
         run(node, step_ms * chance.lognormvariate(0, spread))
         for node in NODES
