@@ -10,8 +10,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.fleet.answers import VERSION, Fleet
 from profd.daemon.fleet.dataset import DAY_NS, DataSet
-from profd.daemon.fleet.paces import find_slow_nodes, take_steps
 from profd.daemon.fleet.reduction import reduce_runs
+from profd.daemon.fleet.slownodes import find_slow_nodes, take_steps
 from profd.daemon.timerange import TimeRange
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.paces import (
+from profd.daemon.fleet.reduction import RunPart, Stepped
+from profd.daemon.fleet.slownodes import (
     Gap,
     RunSteps,
     combined,
     find_slow_nodes,
     gap,
 )
-from profd.daemon.fleet.reduction import RunPart, Stepped
 
 
 def test_student_by_hand_and_gaps_weigh_as_much_as_they_have_values() -> None:
