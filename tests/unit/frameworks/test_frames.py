@@ -127,6 +127,30 @@ def test_all_conditions_of_an_entry_hold_for_one_function() -> None:
     assert function_test(Functions())("any", "where.py")
 
 
+def test_a_pattern_of_paths_is_compiled_for_functions_with_a_name_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled, real = list[str](), re.compile
+
+    def note(pattern: str) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return real(pattern)
+
+    monkeypatch.setattr(re, "compile", note)
+    test = function_test(Functions(function=("step", "go"), module=("flax/*", "flix/a[bc].py")))
+    assert not test("run", "flax/a.py")
+    assert compiled == []
+    assert [test("step", "flix/ab.py"), test("A.go", "/usr/flax/b.py")] == [True, True]
+    assert [test("step", "own/flix/ab.py"), test("overgo", "flax/b.py")] == [False, False]
+    assert sum("flax" in one for one in compiled) == 1
+    starred = function_test(Functions(function=("step*",)))
+    assert [starred("stepped", "a.py"), starred("A.step", "a.py"), starred("go", "a.py")] == [
+        True,
+        True,
+        False,
+    ]
+
+
 def test_each_meaning_is_explained_and_asked_for() -> None:
     table = TABLE.read_text()
     asked = "".join(path.read_text() for path in sources() if path != TABLE.with_suffix(".py"))
