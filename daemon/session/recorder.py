@@ -257,13 +257,12 @@ class Recorder:
                 "PROFD_RUN_FILE": str(options.run_file),
                 "PROFD_PID": str(options.pid),
             }
-            members, hook = self._tree.members.values, Hook(options.on_hang, run)
             self._hangs = HangWatch(
                 options.hang_after_s,
                 clock,
-                members,
+                self._tree.members.values,
                 self._put,
-                hook=hook,
+                hook=Hook(options.on_hang, run),
                 ask=ask,
                 grant=self._sampling.grant,
                 add_native=with_native_frames,

@@ -93,6 +93,8 @@ class Count:
         self._recent: deque[tuple[int, float]] = deque()
         self._within: deque[tuple[float, int]] = deque(maxlen=200)
         """The seconds between two readings surely in the same epoch, and the rounds made."""
+        self._pace = 0.0
+        """The rounds a second within an epoch; 0 if too few were read."""
         self._fastest = 0.0
         """The most rounds a second that surely passed from one reading to the next."""
         self.left_ns: int | None = None
@@ -114,12 +116,12 @@ class Count:
     @property
     def is_known(self) -> bool:
         """Whether the rounds have bounds: not if the loop begins anew before its pace is known."""
-        return math.isinf(self._shortest) or self.pace() > 0
+        return math.isinf(self._shortest) or self._pace > 0
 
     @property
     def is_steady(self) -> bool:
         """Whether the counter goes on over epochs at a pace that is known."""
-        return self.is_added and self.pace() > 0
+        return self.is_added and self._pace > 0
 
     def leave(self, at_ns: int) -> None:
         """Note that the loop is left at a time: what counts it is not there."""
@@ -163,12 +165,6 @@ class Count:
         (first_ns, first), (last_ns, last) = self._recent[0], self._recent[-1]
         return (last - first) * SECOND_NS / (last_ns - first_ns) if last_ns > first_ns else 0.0
 
-    def pace(self) -> float:
-        """Return the rounds a second within an epoch; 0 if too few were read."""
-        made = sum(rounds for _, rounds in self._within)
-        is_known = min(made, len(self._within)) >= _KNOWN
-        return made / sum(gap_s for gap_s, _ in self._within) if is_known else 0.0
-
     def _gap(self, last: int, at_ns: int, number: int) -> _Gap:
         left_ns, back_ns = at_ns, at_ns
         if self.left_ns is not None:
@@ -184,7 +180,7 @@ class Count:
 
     def _most(self, seconds: float) -> float:
         """Return the most rounds that can have begun in a time; infinite without a pace."""
-        pace = max(self.pace(), self._fastest)
+        pace = max(self._pace, self._fastest)
         return _FASTER * pace * seconds + 1 if pace else math.inf
 
     def _add(self, gap: _Gap) -> None:
@@ -193,18 +189,21 @@ class Count:
         goes_on = gap.grown >= 0
         if goes_on and not self._may_be_anew(gap, most):
             self._within.append((gap.seconds, gap.grown))
+            made = sum(rounds for _, rounds in self._within)
+            is_known = min(made, len(self._within)) >= _KNOWN
+            self._pace = made / sum(gap_s for gap_s, _ in self._within) if is_known else 0.0
             if gap.seconds:
                 self._fastest = max(self._fastest, (gap.grown - 1) / gap.seconds)
             self._sum = self._sum.plus(_Made(gap.grown, gap.grown, gap.grown))
             return
         is_first = not gap.is_left and math.isinf(self._shortest)
-        is_of_no_epoch = not self.pace() or (is_first and gap.last < 3 * most)
+        is_of_no_epoch = not self._pace or (is_first and gap.last < 3 * most)
         if not goes_on:
             self._shortest = min(self._shortest, gap.last + self._last_round)
         if is_of_no_epoch:
             # Other epochs may have been between these readings: there is no bound yet.
             self._within.clear()
-            self._fastest = 0.0
+            self._pace = self._fastest = 0.0
             self._first, self._sum = self.rounds, _Made(0, 0, 0)
         else:
             self._sum = self._sum.plus(self._anew(gap, most, goes_on=goes_on))
@@ -212,7 +211,7 @@ class Count:
 
     def _may_be_anew(self, gap: _Gap, most: float) -> bool:
         """Say whether a counter that has grown may also have begun anew, and come as far again."""
-        if self.is_added or not self.pace():
+        if self.is_added or not self._pace:
             return False
         if gap.is_left:
             return gap.number <= self._most(gap.after_s)
@@ -221,10 +220,10 @@ class Count:
     def _anew(self, gap: _Gap, most: float, *, goes_on: bool) -> _Made:
         """Return the rounds until the end of the last epoch, and since; ``goes_on``: or neither."""
         least = self._last_round + gap.number
-        likely = self.pace() * gap.seconds
+        likely = self._pace * gap.seconds
         if gap.is_left:  # the rounds since it was back are known
             most = gap.number + self._most(gap.before_s)
-            likely = gap.number + self.pace() * gap.before_s
+            likely = gap.number + self._pace * gap.before_s
         most = max(least, most)
         least = min(least, gap.grown) if goes_on else least
         return _Made(least, min(max(likely, least), most), most)

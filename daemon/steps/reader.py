@@ -182,7 +182,7 @@ class StepReader:
             return self._pause_s()
         else:
             self._source = None
-        if self._seeks_optimizer():
+        if self._optimizer is None and self._seeks_optimizer():
             return FINE_S
         return SHORT_S if self._is_without_counter() else READ_S
 
@@ -211,7 +211,8 @@ class StepReader:
         now_ns = self.clock.now_ns()
         if now_ns - self._looked_ns < self._wait_s(now_ns) * SECOND_NS:
             if self._seeks_optimizer():
-                self._seeks += 1
+                # Looks far apart tell more: of those that are near, many are at one step.
+                self._seeks += 1 if self._optimizer is None else 3
                 self._follow_optimizer(program, now_ns)
             return False
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
@@ -407,7 +408,10 @@ class StepReader:
 
     def _pause_s(self) -> float:
         is_new = not self._count.is_known and self._balance_s > CAPITAL_S / 3
-        return FINE_S if is_new or self._seeks_optimizer() else self._usual_s()
+        if is_new or not self._seeks_optimizer():
+            return FINE_S if is_new else self._usual_s()
+        # Another one that makes more steps than the known one is met soon, too.
+        return FINE_S if self._optimizer is None else READ_S
 
     # What is stored
 

@@ -20,7 +20,7 @@ from profd.daemon.interpreter.tensors import TensorVersion
 from profd.daemon.stacks.origin import ANY
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import LoopPlace, StepLoop
-from profd.daemon.steps.reader import FAR_S, IDLE_S, SHORT_S, StepReader
+from profd.daemon.steps.reader import FAR_S, FINE_S, IDLE_S, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
@@ -492,6 +492,16 @@ def test_an_optimizer_that_is_seen_at_work_counts_on_whatever_the_loops_do(
 
 
 OTHER = msgspec.structs.replace(OPTIMIZER, variable=TensorVersion(3, 2))
+
+
+def test_an_optimizer_is_sought_at_once_and_another_one_less_often(reading: Reading) -> None:
+    first = {FIRST.variable: 1}
+    reading.goes([first] * 5)
+    assert set(reading.goes([first] * 10)) == {FINE_S}
+    reading.program.optimizer = OPTIMIZER
+    pauses_s = reading.goes({OPTIMIZER.variable: 10 + 9 * tenth} for tenth in range(140))
+    assert set(pauses_s[10:80]) == {READ_S}
+    assert set(pauses_s[-20:]) == {SHORT_S}
 
 
 def test_another_optimizer_counts_once_the_first_one_rests(reading: Reading) -> None:
