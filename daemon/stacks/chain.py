@@ -496,6 +496,8 @@ def _look_at(stat: processes.Stat, now_ns: int) -> ProcessSnapshot:
 
     Signals and control groups pause all threads of a process.
     """
-    pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen(stat.pid, stat.pid) else ""
+    # Most looks find a training at work: that is enough to know.
+    is_frozen_now = stat.state != "R" and is_frozen(stat.pid, stat.pid)
+    pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen_now else ""
     slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]
     return ProcessSnapshot(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))

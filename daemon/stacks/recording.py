@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import signal
 from collections import deque
 
@@ -28,6 +29,7 @@ from profd.daemon.stacks.pyspy import (
 from profd.daemon.stacks.reads import Pulse
 
 _SAMPLING = b"Sampling process"
+_SLEEPS = re.compile(rb"(?m)^voluntary_ctxt_switches:\s+(\d+)")
 _KILL_AFTER_S = 5.0
 _LOOKS_THAT_FAIL = 4
 # times _KILL_AFTER_S, as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
@@ -128,12 +130,12 @@ class Recording:
         if self._sampler is None:
             with contextlib.suppress(OSError):
                 # The kernel lists threads in the order of their start.
-                threads = os.listdir(f"{processes.PROC}/{self._pid}/task")
-                self._sampler = threads[1] if len(threads) > 1 else None
-        if self._sampler is None:
-            return None
-        status = processes.read_pairs(f"{processes.PROC}/{self._pid}/task/{self._sampler}/status")
-        return status.get(b"voluntary_ctxt_switches")
+                self._sampler = next(
+                    iter(os.listdir(f"{processes.PROC}/{self._pid}/task")[1:]), None
+                )
+        path = f"{processes.PROC}/{self._pid}/task/{self._sampler}/status"
+        found = _SLEEPS.search(processes.read(path) or b"")
+        return found and int(found[1])
 
     @property
     def is_failing(self) -> bool:

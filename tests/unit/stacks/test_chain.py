@@ -116,6 +116,22 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(
     assert [record.rate_hz for record in stage.taken[:3]] == [1_000_000, 1_000_000, 700]
 
 
+@pytest.mark.parametrize(("state", "is_asked"), [("R", False), ("S", True), ("D", True)])
+async def test_a_process_at_work_is_not_asked_whether_it_is_frozen(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, state: str, is_asked: bool
+) -> None:
+    asked, stat = (
+        list[int](),
+        msgspec.structs.replace(there(processes.read_stat(os.getpid())), state=state),
+    )
+    monkeypatch.setattr(chain_module, "is_frozen", lambda pid, os_tid: bool(asked.append(pid)))
+    monkeypatch.setattr(processes, "read_running", lambda *identity: stat)
+    chain = stage.begin()
+    chain.look()
+    await stage.end(chain)
+    assert bool(asked) == is_asked
+
+
 async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_come(
     stage: Stage,
 ) -> None:

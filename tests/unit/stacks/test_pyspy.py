@@ -116,14 +116,19 @@ async def test_what_sleeps_between_samples_is_the_thread_that_py_spy_starts_firs
     await recording.sampling
     child = py_spy.wait("start").pid
     folder, switches = f"{processes.PROC}/{child}/task", {0: 350, 1: 222, 2: 3}
-    real, read = os.listdir, processes.read_pairs
+    real, read = os.listdir, processes.read
     names = [str(child + number) for number in switches]
     counts = {f"{folder}/{child + number}/status": count for number, count in switches.items()}
     monkeypatch.setattr(os, "listdir", lambda path: names if str(path) == folder else real(path))
     monkeypatch.setattr(
         processes,
-        "read_pairs",
-        lambda path: {b"voluntary_ctxt_switches": counts[path]} if path in counts else read(path),
+        "read",
+        lambda path, *most: (
+            b"Name:\tpy-spy\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t9\n"
+            % counts[path]
+            if path in counts
+            else read(path, *most)
+        ),
     )
     recording.look()
     recording.stop()
