@@ -23,8 +23,8 @@ class RecordingConfig(NamedTuple):
     That is less than 5 s in all. Starting one takes 15 to 20 ms of CPU time, most of it for reading
     the interpreter's symbols.
     """
-    steady_length_s: float = 9.0
-    """At the steady rate a start costs as much as 4 s of samples, so there are half as many."""
+    steady_length_s: float = 15.0
+    """At the steady rate a start costs as much as 4 s of samples, so there are a third as many."""
     full_rate_hz: int = 100
     """The rate of a run of which something is not known yet, unless the user sets another."""
     steady_rate_hz: int = 20

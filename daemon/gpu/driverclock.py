@@ -10,7 +10,6 @@ two seconds: at the start, and again each minute.
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections import deque
 from collections.abc import Sequence
 
@@ -50,7 +49,7 @@ class DriverClock:
                 (after - before) * MICROSECOND_NS for before, after in itertools.pairwise(stamps_us)
             )
             if self._distances:
-                self.period_ns = int(statistics.median(self._distances))
+                self.period_ns = sorted(self._distances)[len(self._distances) // 2]
             self._take(now_ns, now_ns - stamps_us[-1] * MICROSECOND_NS, has_waited=has_waited)
         if self.estimates_until_ns is None and now_ns >= self._anew_ns:
             self.estimate(now_ns)

@@ -209,12 +209,9 @@ class StackAges:
         led = [one for thread in recording.threads if thread.is_main for one in thread.intervals]
         place = self._places.get(recording.identity)
         for interval in sorted(led, key=lambda one: one.start_ns):
-            stack, end_ns = (
-                recording.stacks[interval.stack],
-                interval.start_ns + interval.duration_ns,
-            )
+            stack = recording.stacks[interval.stack]
             since_ns = place.since_ns if place and place.stack == stack else interval.start_ns
-            place = _Place(stack, since_ns, end_ns)
+            place = _Place(stack, since_ns, interval.start_ns + interval.duration_ns)
         if place is not None:
             self._places[recording.identity] = place
 

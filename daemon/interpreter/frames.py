@@ -14,7 +14,6 @@ import contextlib
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import PurePath
 
 import msgspec
 
@@ -253,7 +252,7 @@ def open_interpreter(pid: int) -> Interpreter:
     mapped = mapped_files(maps)
     # Its library before the executable.
     programs = [
-        (start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")
+        (start, path) for start, path in mapped if path.rpartition("/")[2].startswith("libpython3")
     ]
     programs += [(start, path) for start, path in mapped if path == executable]
     try:
@@ -261,7 +260,7 @@ def open_interpreter(pid: int) -> Interpreter:
             symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
             if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
                 continue
-            version = _version(memory, symbols, (PurePath(path).name, maps))
+            version = _version(memory, symbols, (path.rpartition("/")[2], maps))
             types = {name: symbols[name] for name in (*TYPES, *MAY_BE_MISSING) if name in symbols}
             return Interpreter(memory, version, symbols["_PyRuntime"], types)
         raise Unreadable("no CPython is in it")

@@ -17,7 +17,6 @@ import re
 import struct
 from collections.abc import Iterable
 from itertools import accumulate, chain, pairwise
-from pathlib import PurePath
 
 from profd.daemon import processes
 from profd.daemon.elf import SEGMENT, SYMBOL, SegmentKind
@@ -187,7 +186,7 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
     mapped = mapped_files(processes.maps(pid))
     # The executable's own copy first: if there is one, the library uses it too (R_X86_64_COPY).
     places = [start for start, path in mapped if path == executable]
-    places += [start for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
+    places += [start for start, path in mapped if _LIBRARY.match(path.rpartition("/")[2])]
     programs = places[:MOST_PROGRAMS]
     address = next(
         (

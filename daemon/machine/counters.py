@@ -144,7 +144,8 @@ class MemoryMaps:
     memory: 12 ms a gigabyte of small pages, measured on one machine. So processes above
     ``LARGEST_BYTES`` of resident memory are not read, and a small budget of CPU time pays for the
     readings: a process that takes longer is read less often. None is read while it starts. A second
-    reading comes before the first one of another process: only two tell what grows.
+    reading comes soon, and before the first one of another process: only two tell what grows. The
+    next pair can wait.
     """
 
     interval_s = 1.0
@@ -167,7 +168,7 @@ class MemoryMaps:
             rank, due_ns = self._due[identity]
             if self._balance_ns <= 0 or now_ns < due_ns:
                 return
-            self._due[identity] = (1 - rank, now_ns + 10 * SECOND_NS)
+            self._due[identity] = (1 - rank, now_ns + (10 if rank else 30) * SECOND_NS)
             before_ns, kilobytes = self._cpu_ns(), dict[bytes, int]()
             stat = processes.read_running(*identity)
             if stat is not None and stat.rss_bytes <= LARGEST_BYTES:

@@ -83,10 +83,8 @@ class AnalystProcess:
         is_noted = False
         for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
-            if not (is_noted or self.is_read()):
-                await asyncio.sleep(UNWATCHED_S)
-            for _ in range(_MOST_WAITS):
-                if self.is_read() or self.grant(_START_CPU_S):
+            for waits in range(_MOST_WAITS):
+                if self.is_read() or (waits and self.grant(_START_CPU_S)):
                     break
                 await asyncio.sleep(UNWATCHED_S)
             if await self._listen() or self._is_closing:

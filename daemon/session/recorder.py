@@ -165,13 +165,13 @@ class Recorder:
             self.options.channel_fd, self._take_output, self._take_status
         )
         endless = self._begin_endless(readings)
-        words, take, is_read = (
-            analyst.command(run_file),
-            self._take_findings,
-            self._are_findings_read,
-        )
         self._analyst = findings = analyst.AnalystProcess(
-            words, self._clock, take, analyst.RESTS_S, is_read, self._sampling.grant
+            analyst.command(run_file),
+            self._clock,
+            self._take_findings,
+            analyst.RESTS_S,
+            self._are_findings_read,
+            self._sampling.grant,
         )
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -241,9 +241,11 @@ class Recorder:
 
         options, clock = self.options, self._clock
         self._readings = Readings(clock, self._governor, self._put)
-        everything, in_container = options.all_gpus, Rights().in_container()
         self._gpus = GpuCollector(
-            clock, self._put, everything=everything, in_container=in_container
+            clock,
+            self._put,
+            everything=options.all_gpus,
+            in_container=Rights().in_container(),
         )
         self._gpus.start()
         self._stepping = Stepping(clock, self._put)

@@ -16,6 +16,7 @@ from profd.daemon.events import EventKind
 from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch, Hook
+from profd.daemon.recordingconfig import RECORDING
 from profd.daemon.store.records import (
     EventHappened,
     Frame,
@@ -781,7 +782,7 @@ async def test_of_several_all_have_to_stand() -> None:
 
 async def test_recordings_that_no_longer_come_tell_nothing() -> None:
     stage = Busy()
-    await stage.spin_s(DUE_S - 30)
+    await stage.spin_s(DUE_S - 2 * RECORDING.whole_s - 6)
     for _ in range(100):
         stage.clock.advance(1)
         await stage.watch.check()
