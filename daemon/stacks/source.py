@@ -47,19 +47,19 @@ class SourceTree:
         # others compressed.
         self._text = functools.lru_cache(4)(self._read)
         self._kept_line = functools.lru_cache(2048)(self._line)
-        self._has_init = functools.lru_cache(1024)(
-            lambda folder: self._files.is_file(str(folder / "__init__.py"))
-        )
+        self._outermost = functools.lru_cache(1024)(self._find_outermost)
         self._found = functools.lru_cache(1024)(self._find)
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is stored of a frame beside its identity."""
         cell = self._cells.cell(frame.file) if self._cells else None
         if cell is not None:
-            lines = split_lines(cell.text)
-            text = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
+            lines = split_lines(cell.text.replace("\r\n", "\n").replace("\r", "\n"))
             return FrameDescription(
-                f"cell {cell.number}", False, text, is_without_gradients(lines, frame.line)
+                f"cell {cell.number}",
+                False,
+                line_in(lines, frame.line),
+                is_without_gradients(lines, frame.line),
             )
         # If the target is a script, code without a file is made by libraries: a dataclass, a lambda
         # of Pyro that is evaluated.
@@ -93,8 +93,7 @@ class SourceTree:
         return None
 
     def _line(self, file: str, line: int) -> str | None:
-        lines = split_lines(self._text(file))
-        return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else None
+        return line_in(split_lines(self._text(file)), line)
 
     def _read(self, file: str) -> str:
         path = self._found(file)
@@ -123,10 +122,12 @@ class SourceTree:
         An example is ``torch/nn/modules/module.py``.
         """
         path = Path(self.absolute(file))
-        folder = path.parent
-        while folder != folder.parent and self._has_init(folder):
-            folder = folder.parent
-        return str(path.relative_to(folder)) if path.is_absolute() else file
+        return str(path.relative_to(self._outermost(path.parent))) if path.is_absolute() else file
+
+    def _find_outermost(self, folder: Path) -> Path:
+        """Return the folder that holds the outermost package of a folder."""
+        is_package = folder != folder.parent and self._files.is_file(str(folder / "__init__.py"))
+        return self._outermost(folder.parent) if is_package else folder
 
 
 def decoded(data: bytes) -> str:
@@ -143,9 +144,16 @@ def decoded(data: bytes) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return lines as Python's tokenizer counts them: a form feed or U+2028 ends none."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    """Return lines as Python's tokenizer counts them: a form feed or U+2028 ends none.
+
+    Each line of the text ends with a newline.
+    """
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def line_in(lines: Sequence[str], line: int) -> str | None:
+    """Return the text of a line, at most 200 characters of it; None if there is no such line."""
+    return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else None
 
 
 @functools.lru_cache(4096)

@@ -73,6 +73,24 @@ def test_a_file_is_read_once_whoever_asks_and_whatever_is_between(
     assert read == names
 
 
+def test_the_package_of_a_folder_is_looked_for_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, asked = UserFiles(root=root), list[str]()
+    is_file = files.is_file
+
+    def note(path: str) -> bool:
+        asked.append(path)
+        return is_file(path)
+
+    monkeypatch.setattr(files, "is_file", note)
+    tree = SourceTree(files)
+    names = (LINEAR, "/opt/torch/nn/conv.py", "/opt/torch/_tensor.py")
+    found = [tree.module_path(name) for name in names]
+    assert found == ["torch/nn/linear.py", "torch/nn/conv.py", "torch/_tensor.py"]
+    assert asked == [f"/opt/{folder}__init__.py" for folder in ("torch/nn/", "torch/", "")]
+
+
 @pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "train.py", "", "/"])
 def test_what_has_no_folder_keeps_its_name(root: Path, file: str) -> None:
     assert SourceTree(UserFiles(root=root)).module_path(file) == (file if file != "/" else ".")
