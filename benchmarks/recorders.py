@@ -58,7 +58,8 @@ class Profd:
         # Not a pipe: nobody reads it while profd records.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  open for as long as profd may speak
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "profd", *words],
+            # As users start it: `python -m profd` is one more start of an interpreter.
+            [Path(sys.executable).with_name("profd"), *words],
             stdout=subprocess.DEVNULL,
             stderr=self._said,
             text=True,
