@@ -97,7 +97,7 @@ class Hook:
 
 LONG = 4
 """Waits that end by themselves, such as a sleep, and computations get so many timeouts."""
-_TICK_S = 2.5
+_TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
 """How long after the tick a check runs: all readers wake at the tick, and are done by then."""
 _DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
