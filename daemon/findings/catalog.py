@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     phases.inference,
     phases.compilation,
     phases.anomaly_detection,
+    phases.graphs_again,
     loops.hot_function,
     phases.unfused_optimizer,
     phases.small_batches,

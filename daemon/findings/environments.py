@@ -1,4 +1,4 @@
-"""Whether a run has environments of an agent, and the rule on those in processes of their own."""
+"""The rule on environments of an agent in processes of their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def environments(context: FindingContext) -> Finding | None:
     each = Measure("environments busy", sum(busy) / len(busy))
     cases = {"of-ray": bool(context.stacks_of("env runner"))}
     count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
-    said = percent(each.value)
     is_cheap = sum(busy) < _CHEAP * share.value
     return context.finding(
         "input-bound-environments-cheap" if is_cheap else "input-bound-environments",
@@ -42,13 +41,8 @@ def environments(context: FindingContext) -> Finding | None:
         each,
         cases=cases,
         environments=count,
-        busy=said,
+        busy=percent(each.value),
     )
-
-
-def has_environments(context: FindingContext) -> bool:
-    """Say whether the main threads step environments, or ask for it."""
-    return bool(context.stacks_of("environment"))
 
 
 def _waits_for_environments(context: FindingContext, stack: int) -> bool:

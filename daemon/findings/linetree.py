@@ -97,17 +97,15 @@ class LineTree:
         """Say whether the passes below a line are not those that the step is for."""
         return line not in self._in_model and self._ns["pass", line] < self._ns["pass", ()] / 2
 
-    def _own_step_ns(self, line: LinePath) -> float:
-        """Return the time of the step below a line, without the passes of another model."""
-        return self._ns["update", line] if self.runs_other_model(line) else self.step_ns(line)
-
     def _is_apart(self, line: LinePath) -> bool:
         """Say whether a line has hardly anything of the step below it.
 
         One with half of the step is around it, however short the step is.
         """
         most_ns = min(STEP_BESIDE * self.lost_ns(line), self.step_ns(()) / 2)
-        return bool(line) and self._own_step_ns(line) <= most_ns
+        # The passes of another model are none of the step.
+        passes_ns = 0.0 if self.runs_other_model(line) else self._ns["pass", line]
+        return bool(line) and self._ns["update", line] + passes_ns <= most_ns
 
     def calls(self) -> list[LinePath]:
         """Return the outermost lines apart from the step with more than half of their time lost.
@@ -219,7 +217,7 @@ def loops_of(context: FindingContext) -> dict[FrameRow, int]:
     """
     frames_of = context.reader.frames_of
     lines = {frame for stack in context.profile.time_ns for frame in own_frames(frames_of(stack))}
-    found: dict[FrameRow, int] = {}
+    found = {}
     for head in sorted(lines, key=lambda one: one.line):
         if loop := _FOR.match(head.text):
             names = set(_WORDS.findall(loop[1]))

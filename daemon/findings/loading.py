@@ -33,6 +33,7 @@ from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.linetree import calls_of, library_call
+from profd.daemon.findings.rule import hidden_if
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, speeds_up
 from profd.daemon.frameworks.frames import Meaning, function_means, means
@@ -324,6 +325,12 @@ def _is_own_loader(context: FindingContext) -> bool:
     return not context.stacks_of("loader")
 
 
+def _asks_environments(_: Finding, other: Finding) -> bool:
+    """Say whether it is environments that are waited for: none can go ahead of the agent."""
+    return other.rule == "input-bound-environments"
+
+
+@hidden_if(_asks_environments)
 def saturated_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high < _SATURATED:
@@ -362,6 +369,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     )
 
 
+@hidden_if(_asks_environments)
 def idle_workers(context: FindingContext) -> Finding | None:
     share, loaders = context.once(_waited_for)
     if loaders is None or loaders.busy.high >= _SATURATED:
@@ -383,23 +391,23 @@ _AWAITS = re.compile(r"\bawait\b|^async for\b")
 
 def awaited_input(context: FindingContext) -> Finding | None:
     """Return the finding on a step that an event loop, or a pool, has no input for."""
+    phase_of = context.phases.of_stack
 
     def is_idle(stack: int) -> bool:
-        is_wait = context.phases.of_stack(stack) == DATA_WAIT
-        return is_wait and context.phases.is_within(stack, REQUESTS)
+        return phase_of(stack) == DATA_WAIT and context.phases.is_within(stack, REQUESTS)
 
     def awaiting(stack: int) -> FrameRow | None:
         """Return the user's innermost frame that awaits something, while that is at work."""
         own = own_frames(context.reader.frames_of(stack))
         return next((one for one in reversed(own) if _AWAITS.search(one.text)), None)
 
-    def is_beside_step(stack: int) -> bool:
-        return context.phases.of_stack(stack) not in STEP
-
     return context.finding(
         "input-bound-awaited",
         context.share_of(is_idle),
-        line=lambda: context.heaviest_line(is_beside_step, awaiting) or context.line(DATA_WAIT),
+        line=lambda: (
+            context.heaviest_line(lambda stack: phase_of(stack) not in STEP, awaiting)
+            or context.line(DATA_WAIT)
+        ),
         leader=led_by(leading_threads(context.reader, context.selection)),
     )
 

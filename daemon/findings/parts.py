@@ -15,7 +15,6 @@ from profd.daemon.analyze.phases import (
     OTHER,
 )
 from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext
-from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.kinds import OwnFunction, own_functions, part_name, spoken
 from profd.daemon.findings.linetree import calls_of, of_stacks
@@ -98,7 +97,7 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
         context,
         stacks,
         frame_of=partial(_block_or_line, context),
-        cases={"of-agent": has_environments(context)},
+        cases={"of-agent": bool(context.stacks_of("environment"))},
         function=runner.name,
     )
 

@@ -8,7 +8,9 @@ from profd.daemon.analyze.phases import (
     BACKWARD,
     COMPILE,
     EVALUATION,
+    FORWARD,
     INFERENCE,
+    LOSS,
     OPTIMIZER,
     OTHER,
     STEP,
@@ -63,6 +65,29 @@ def anomaly_detection(context: FindingContext) -> Finding | None:
         keeping,
         severity=WARNING,
         line=partial(context.line, BACKWARD),
+    )
+
+
+# Backward passes took 1 to 3 times as long as the forward passes of the same graphs.
+_USUAL_BACKWARD = 3.0
+
+
+def graphs_again(context: FindingContext) -> Finding | None:
+    """Return the finding on backward passes through graphs that others have gone through.
+
+    To keep a graph costs no time by itself. They surely go through it again if they take longer
+    than one backward pass of each forward pass would.
+    """
+    line = context.line(BACKWARD)
+    if context.uses_gpu is not False or not line or "retain_graph=True" not in (line.source or ""):
+        return None
+    share, forward = context.share(BACKWARD), context.share(FORWARD, LOSS).value
+    spared = share.plus(-forward)
+    return context.finding(
+        "graphs-again",
+        share,
+        surely=share.low - _USUAL_BACKWARD * forward,
+        gain=context.bound(spared, spared.gain),
     )
 
 

@@ -96,3 +96,29 @@ def test_env_runners_of_ray_are_busy_for_as_long_as_they_have_something_to_do(
     assert "for 2 env runners 80 % of the time (train.py:90)" in found.title
     assert f"{busy_ms // 5} % busy" in found.cause
     assert remedy in found.remedy
+
+
+OWN_VECTOR = "/home/user/project/envs.py"
+OWN_SERVES = (
+    Frame("main", TRAIN, 40),
+    Frame("SubprocVectorEnv.__init__", OWN_VECTOR, 20),
+    Frame("BaseProcess._bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314),
+    Frame("serve", OWN_VECTOR, 7),
+)
+
+
+def test_environments_of_the_users_own_are_none_that_could_make_batches_ahead(case: Case) -> None:
+    asks = case.line(
+        "SubprocVectorEnv.step", 31, "got = [one.recv() for one in remotes]", OWN_VECTOR
+    )
+    looks = case.line("PriceFeedEnv.step", 50, "price = self.socket.recv(8)", OWN_VECTOR)
+    served = served_by(4, 20, (*OWN_SERVES, RECEIVE), OWN_SERVES)
+    found = case.findings(step(((*LOOP, asks, RECEIVE), 200)), more=served)
+    assert [one.rule for one in found if one.severity != INFO] == ["input-bound-environments"]
+    assert found[0].title.startswith(
+        "input-bound: the main thread waits for 4 environments 40 % of the time (envs.py:31)"
+    )
+    assert "DummyVecEnv" in found[0].remedy
+    # What asks a server by itself is no environment in another process.
+    first = case.findings(step(((*LOOP, looks), 200)))[0]
+    assert "sending requests over the network takes 40 %" in first.title

@@ -44,6 +44,7 @@ from profd.daemon.findings.phases import (
     anomaly_detection,
     checkpoints,
     evaluations,
+    graphs_again,
     logging_stalls,
     synchronization,
     unfused_optimizer,
@@ -430,3 +431,18 @@ def test_anomaly_detection_is_found_by_a_few_stacks_and_has_no_bound(case: Case)
     assert (found.severity, found.gain_bound) == (WARNING, None)
     assert found.sentence.startswith("anomaly detection of autograd is on (train.py:63)")
     assert case.found(anomaly_detection, HEALTHY) is None
+
+
+@pytest.mark.parametrize("text", ["loss.backward(retain_graph=True)", "loss.backward()"])
+@pytest.mark.parametrize(("forward_ms", "backward_ms"), [(60, 430), (160, 330)])
+def test_a_kept_graph_is_gone_through_again_if_backward_takes_longer_than_it_usually_does(
+    case: Case, text: str, forward_ms: int, backward_ms: int
+) -> None:
+    line = case.line("train_epoch", 72, text, TRAIN)
+    again = (*ROOT[:2], line, *BACKWARD[-2:])
+    found = case.found(graphs_again, step((CONV, forward_ms), (again, backward_ms)))
+    assert (found is not None) == ("retain_graph" in text and forward_ms < 100)
+    if found:
+        assert (found.severity, found.evidence.line and found.evidence.line.line) == (CRITICAL, 72)
+        # One backward pass takes at least as long as its forward pass.
+        assert found.gain_bound == pytest.approx(500 / 130, abs=0.6)

@@ -152,6 +152,43 @@ def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) 
     assert case.title(overhead, step((stack, 150))).startswith(f"overhead: {what} takes 30 %")
 
 
+@pytest.mark.parametrize(
+    ("function", "file", "what"),
+    [
+        ("Random.sample", STANDARD + "random.py", "picking from Python objects at random"),
+        ("Random.uniform", STANDARD + "random.py", "drawing random numbers in Python"),
+        ("ZipFile._RealGetContents", STANDARD + "zipfile.py", "opening archives or databases anew"),
+        ("ZipExtFile.read", STANDARD + "zipfile.py", "compression"),
+        ("File.__init__", LIBRARY + "h5py/_hl/files.py", "opening archives or databases anew"),
+        ("Dataset.__getitem__", LIBRARY + "h5py/_hl/dataset.py", "serialization"),
+        ("_array2string", LIBRARY + "numpy/_core/arrayprint.py", "turning tensors or arrays into text"),
+        ("Module.named_modules", LIBRARY + "torch/nn/modules/module.py", "collecting the model's parts"),
+    ],
+)  # fmt: skip
+def test_functions_of_one_module_may_be_of_several_kinds(
+    case: Case, function: str, file: str, what: str
+) -> None:
+    stack = (*SNAPSHOT, Frame(function, file, 9))
+    assert case.title(overhead, step((stack, 150))).startswith(f"overhead: {what} takes 30 %")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("place = self.names.index(name)", "going through a list"),
+        ("oldest = self.waiting.pop(0)", "going through a list"),
+        ("newest = self.waiting.pop()", "a line of take"),
+        ("rows = rng.choice(count, 64, p=self.weights)", "drawing by weights"),
+        ("rows = rng.choice(count, 64)", "a line of take"),
+        ("with h5py.File(self.path) as file:", "opening archives or databases anew"),
+        ("with zipfile.ZipFile(self.path) as file:", "opening archives or databases anew"),
+    ],
+)
+def test_a_call_into_c_has_its_kind_by_its_line(case: Case, text: str, what: str) -> None:
+    stack = (*CALL, case.line("take", 77, text))
+    assert case.title(overhead, step((stack, 150))).startswith(f"overhead: {what} takes 30 %")
+
+
 def test_a_call_below_a_line_says_more_than_its_text(case: Case) -> None:
     text = "newest = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)"
     line = (*CALL, case.line("newest", 76, text))
