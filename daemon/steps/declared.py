@@ -64,11 +64,15 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function, or all of a file: its lines, and its loops of several lines, outer ones first."""
+    """A function, or all of a file: its lines, and its loops of several lines, outer ones first.
+
+    ``updates``: the optimizer's step is in it, and in none of its loops.
+    """
 
     first_line: int
     last_line: int
     loops: tuple[Loop, ...] = ()
+    updates: bool = False
 
     def around(self, line: int) -> tuple[Loop, ...]:
         """Return the loops around a line, the outermost first."""
@@ -108,8 +112,9 @@ def _parse(lines: Sequence[str], line: int) -> Function:
     body = tree.body
     while len(body) == 1 and isinstance(body[0], ast.If):
         body = body[0].body
-    is_function = len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef)
-    nodes = list(_nodes(ast.iter_child_nodes(body[0]) if is_function else tree.body))
+    first = body[0] if len(body) == 1 else None
+    whole = first if isinstance(first, ast.FunctionDef | ast.AsyncFunctionDef) else tree
+    nodes = list(_nodes(ast.iter_child_nodes(whole)))
     stores = {node: _stored(node) for node in nodes if isinstance(node, Loops)}
     loops = [
         _loop(node, block.first_line - 1, nodes, stores)
@@ -117,7 +122,10 @@ def _parse(lines: Sequence[str], line: int) -> Function:
         if node.lineno < node.body[0].lineno and not _is_over_optimizers(node)
     ]
     loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
-    return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
+    updates = bool(_updates([*_own(whole.body, ())]))
+    return Function(
+        block.first_line, block.first_line + block.text.count("\n"), tuple(loops), updates
+    )
 
 
 def _stored(loop: Loops) -> Tally[str]:

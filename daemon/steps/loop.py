@@ -213,8 +213,20 @@ def _within_a_library(inner: _Chain, outer: _Chain) -> int:
 
 
 def _updating(chain: _Chain) -> int:
-    """Return how many loops there are down to the innermost one with the optimizer's step, or 0."""
-    return max((number for number, place in enumerate(chain, 1) if place.loop.updates), default=0)
+    """Return how many loops there are down to the innermost one with the optimizer's step, or 0.
+
+    If a function has it beside its loops, they are inside a step: that of the loop that calls it.
+    """
+    return max(
+        (
+            number
+            if place.loop.updates
+            else place.function.updates
+            and number - len(place.function.around(place.loop.first_line))
+            for number, place in enumerate(chain, 1)
+        ),
+        default=0,
+    )
 
 
 def _by_names(sights: Sequence[Sight]) -> StepLoop | None:

@@ -118,6 +118,39 @@ def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_pa
     assert head(loop_in(backward)) == (1, 2)
 
 
+CHUNKS = """
+def main():
+    for epoch in range(9):
+        train(series)
+def train(series):
+    if warm:
+        for layer in layers:
+            layer.reset()
+    for group in series:
+        for chunk in group:
+            loss = model(chunk)
+            loss.backward()
+    optimizer.step()
+"""
+
+
+def test_loops_of_a_function_that_updates_the_model_beside_them_are_within_a_step(
+    tmp_path: Path,
+) -> None:
+    script = Script(tmp_path, CHUNKS)
+    call = ("main", "        train(series)")
+    backward = script.stack(call, ("train", "loss.backward"), inside=BACKWARD)
+    assert head(loop_in(backward)) == (3, 10)
+    assert head(loop_in(backward, script.stack(call, ("train", "loss = model")))) == (3, 10)
+    # The update of another loop says nothing of this one.
+    script = Script(
+        tmp_path,
+        CHUNKS.replace("    optimizer.step()", "").replace("layer.reset()", "optimizer.step()"),
+    )
+    backward = script.stack(call, ("train", "loss.backward"), inside=BACKWARD, samples=20)
+    assert head(loop_in(backward)) == (10, None)
+
+
 def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path: Path) -> None:
     script = Script(tmp_path, "for step in range(9):\n    svi.step(data)\n")
     library = tmp_path / "site-packages" / "pyro" / "infer.py"
