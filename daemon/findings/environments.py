@@ -9,7 +9,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding, Measure
 from profd.daemon.frameworks.frames import means
-from profd.daemon.units import percent, plural
+from profd.daemon.units import percent
 
 _CHEAP = 0.5
 """Environments that compute for less than this part of the wait take less time than the asking."""
@@ -33,14 +33,13 @@ def environments(context: FindingContext) -> Finding | None:
         return None
     each = Measure("environments busy", sum(busy) / len(busy))
     cases = {"of-ray": bool(context.stacks_of("env runner"))}
-    count = plural(len(busy), "env runner" if cases["of-ray"] else "environment")
     is_cheap = sum(busy) < _CHEAP * share.value
     return context.finding(
         "input-bound-environments-cheap" if is_cheap else "input-bound-environments",
         share,
         each,
         cases=cases,
-        environments=count,
+        environments="env runners" if cases["of-ray"] else "environments",
         busy=percent(each.value),
     )
 
