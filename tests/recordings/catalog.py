@@ -73,10 +73,15 @@ def planted(name: str, rule: str, *options: str, seconds: int = 16) -> Program:
 
 
 def kind(
-    name: str, rule: str, *options: str, seconds: float = SECONDS, rate_hz: int = 50
+    name: str,
+    rule: str,
+    *options: str,
+    seconds: float = SECONDS,
+    rate_hz: int = 50,
+    folder: str = "kinds",
 ) -> Program:
-    """Return a program of ``benchmarks/corpus/kinds`` with a cause that a rule names; "" where it has none."""
-    words = (str(BENCHMARKS / "corpus" / "kinds" / f"{name}.py"), "DIARY", *options)
+    """Return a program of a folder of ``benchmarks/corpus`` with a cause that a rule names; "" where it has none."""
+    words = (str(BENCHMARKS / "corpus" / folder / f"{name}.py"), "DIARY", *options)
     return Program(words, lambda file, _: diaries.of_corpus(file, rule), seconds, rate_hz)
 
 
@@ -122,11 +127,19 @@ KINDS = {
 }
 """The programs of ``benchmarks/corpus/kinds`` by the rule that names their cause. That with Keras needs keras and optree."""
 
+COMPLAINTS = {
+    "percnn_retained_graph": "graphs-again",
+    "runoff_debug_strings": "overhead",
+    "tianshou_subproc_envs": "input-bound-environments",
+}
+"""Those of ``benchmarks/corpus/complaints`` that are recorded."""
+
 HANGS = {
     "joined_writer": "child process",
     "stale_lock": "polling",
     "ended_helper": "queue",
     "missing_party": "lock",
+    "lost_semaphore": "lock",
 }
 """The programs of ``tests/programs/hangs`` that are recorded, by what holds them up."""
 
@@ -149,6 +162,8 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     **{f"kind-{name}-mended": kind(name, "", "--mended") for name in KINDS},
     "kind-caption_records": kind("caption_records", "copied-pages", seconds=75.0, rate_hz=10),
     "kind-caption_records-mended": kind("caption_records", "", "--mended", seconds=75.0, rate_hz=10),
+    **{f"kind-{name}": kind(name, rule, folder="complaints") for name, rule in COMPLAINTS.items()},
+    **{f"kind-{name}-mended": kind(name, "", "--mended", folder="complaints") for name in COMPLAINTS},
     "kind-lgbm_tides": kind("lgbm_tides", ""),
     **{f"hang-{name}": hanging(name) for name in HANGS},
     **{f"hang-{name}-mended": hanging(name, "--mended") for name in HANGS},
