@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings.finding import LEAST_SAMPLES, Evidence, Finding, Line, Measure
-from profd.daemon.findings.kinds import Kinds, spoken
+from profd.daemon.findings.kinds import Kind, Kinds, spoken
 from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import Texts, at, speeds_up, table
 from profd.daemon.frameworks.frames import Meaning, all_meanings
@@ -206,6 +206,12 @@ class FindingContext:
     @cached_property
     def kinds(self) -> Kinds:
         return Kinds(self.reader)
+
+    def kind_of(self, stacks: Collection[int]) -> Kind | None:
+        """Return the kind of calls that has most of the time of stacks; None if none has."""
+        by_kind = self.profile.time_by(self.kinds.of_stack, stacks)
+        kind = next(iter(by_kind), None)
+        return kind if kind and by_kind[kind] >= MOST * self.profile.spent_ns(stacks) else None
 
     @cached_property
     def profile(self) -> Profile:

@@ -99,13 +99,13 @@ def load_in_process(context: FindingContext) -> Finding | None:
         milliseconds=f"{1000 * step_s:.1f}",
         function=function,
         at_function=at_function,
-        of_function=percent(of_function.value),
+        of_function=of_function,
     )
 
 
 def _costly_function(
     context: FindingContext, loading: Collection[int], call: Line | None
-) -> tuple[str | None, Share, str]:
+) -> tuple[str | None, str, str]:
     """Return the user's function with most of the loading, its share and its place, in words.
 
     None if there is none. It is below ``call``, which loads without a DataLoader, or a DataLoader
@@ -125,7 +125,9 @@ def _costly_function(
 
     line = context.heaviest_line(stacks.__contains__, frame_of)
     place = at(line, called=library_call(context, stacks))
-    return name, context.share_of(stacks.__contains__), place
+    share, kind = context.share_of(stacks.__contains__), context.kind_of(stacks)
+    mostly = f", most of it {kind.what}" if kind else ""
+    return name, f"{percent(share.value)} of the time{mostly}", place
 
 
 def _line_of_loading(context: FindingContext, loading: Collection[int]) -> Line | None:

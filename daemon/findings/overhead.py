@@ -25,9 +25,9 @@ from profd.daemon.analyze.phases import (
     OTHER,
     SYNCHRONIZE,
 )
-from profd.daemon.findings.context import MOST, NEARLY_ALL, FindingContext
+from profd.daemon.findings.context import NEARLY_ALL, FindingContext
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import Kind, OwnFunction, own_functions, spoken
+from profd.daemon.findings.kinds import OwnFunction, own_functions, spoken
 from profd.daemon.findings.linetree import (
     STEP_BESIDE,
     LinePath,
@@ -173,12 +173,6 @@ class _Loss:
         ]
         return self.spent_ns(perhaps) >= 0.5 * self.all_ns
 
-    def kind(self) -> Kind | None:
-        """Return the kind of calls that has most of the time; None if none has."""
-        by_kind = self.context.profile.time_by(self.context.kinds.of_stack, self.stacks)
-        kind = next(iter(by_kind), None)
-        return kind if kind and by_kind[kind] >= MOST * self.all_ns else None
-
     def is_input(self, *, has_callee: bool) -> bool:
         """Say whether a generator through which the loop of the steps goes does the work.
 
@@ -259,7 +253,7 @@ def overhead(context: FindingContext) -> Finding | None:
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    kind = loss.kind()
+    kind = context.kind_of(loss.stacks)
     if kind is None:
         return _own_function(loss, whole, severity, is_input=is_input)
     named = {stack for stack in loss.stacks if context.kinds.of_stack(stack) == kind}

@@ -59,6 +59,8 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     assert found.title.startswith(
         "model: a forward pass without gradients takes 40 % of the time, in teach (augment.py:90)"
     )
+    # If that is most of a step, it has to be looked at.
+    assert case.severity(forward_without_gradients, step((taught, 350))) == WARNING
     # What it does besides, as `generate` between the passes, counts where most of it is the
     # model's.
     besides = (
@@ -99,9 +101,11 @@ def test_an_agent_should_run_its_model_for_more_observations_at_once(case: Case)
         *LOOP,
         Frame("CartPoleEnv.step", LIBRARY + "gymnasium/envs/classic_control/cartpole.py", 166),
     )
-    found = case.finding(forward_without_gradients, step((acts, 200), (environment, 50)))
-    assert "in teach (augment.py:90): running it for more at once speeds steps up" in found.title
-    assert "num_envs" in found.remedy
+    own = (*LOOP, Frame("CatchEnv.step", DATA, 12))
+    for one in (environment, own):
+        found = case.finding(forward_without_gradients, step((acts, 200), (one, 50)))
+        assert "teach (augment.py:90): running it for more at once speeds steps up" in found.title
+        assert "num_envs" in found.remedy
     assert "store it" in case.finding(forward_without_gradients, step((acts, 200))).remedy
 
 
