@@ -130,7 +130,6 @@ KINDS = {
 COMPLAINTS = {
     "percnn_retained_graph": "graphs-again",
     "runoff_debug_strings": "overhead",
-    "tianshou_subproc_envs": "input-bound-environments",
 }
 """Those of ``benchmarks/corpus/complaints`` that are recorded."""
 

@@ -150,7 +150,7 @@ def main():
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
-        diary.stepped()
+            diary.stepped()
 
 
 if __name__ == "__main__":
