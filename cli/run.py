@@ -103,7 +103,7 @@ def run_profiled(
     it only failures are printed. The dashboard opens on a terminal, unless ``headless``.
     ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
-    started: list[tuple[int, int]] = []
+    started = []
 
     def start(script: Script, channel: socket.socket) -> tuple[Path, Callable[[float], bool]]:
         with contextlib.suppress(ProcessLookupError):

@@ -115,7 +115,7 @@ def _pictured(data: str) -> str:
 
     Excess marks on one letter are left out, too.
     """
-    kept: list[str] = []
+    kept = []
     marks = 0
     for character in data:
         category = unicodedata.category(character)

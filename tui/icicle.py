@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
     @property
     def path(self) -> Path:
-        keys: list[Hashable] = []
+        keys = []
         block = self
         while block.above is not None:
             keys.append(block.node.key)

@@ -74,7 +74,7 @@ class PhaseRows:
         cells = self.cells(ruler)
         shown = (self._reader.processes[process] for process in cells.keys() | shares.keys())
         ranked = sorted(shown, key=attrgetter("by_rank"))
-        rows: list[PhaseRow] = []
+        rows = []
         empty: tuple[PhaseShares, ...] = ({},) * ruler.count
         for process in ranked:
             is_numbered = len(ranked) == 1 or (process.rank, process.ordinal) != (None, None)

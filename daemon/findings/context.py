@@ -207,11 +207,12 @@ class FindingContext:
     def kinds(self) -> Kinds:
         return Kinds(self.reader)
 
-    def kind_of(self, stacks: Collection[int]) -> Kind | None:
+    def kind_of(self, stacks: Collection[int], profile: Profile | None = None) -> Kind | None:
         """Return the kind of calls that has most of the time of stacks; None if none has."""
-        by_kind = self.profile.time_by(self.kinds.of_stack, stacks)
+        profile = profile or self.profile
+        by_kind = profile.time_by(self.kinds.of_stack, stacks)
         kind = next(iter(by_kind), None)
-        return kind if kind and by_kind[kind] >= MOST * self.profile.spent_ns(stacks) else None
+        return kind if kind and by_kind[kind] >= MOST * profile.spent_ns(stacks) else None
 
     @cached_property
     def profile(self) -> Profile:

@@ -272,6 +272,7 @@ class Loaders(msgspec.Struct, frozen=True):
 
     ``busy`` is the share of their time with an order, ``line`` the line of the dataset with most of
     it. Each uses ``cores``, and has to wait for one for the share ``waited``; None if not read.
+    ``mostly`` says what they do meanwhile, if that is of one kind.
     """
 
     count: int
@@ -279,6 +280,7 @@ class Loaders(msgspec.Struct, frozen=True):
     line: Line | None
     cores: float | None
     waited: float | None
+    mostly: str
 
 
 _NOT_LOADING = frozenset({WAITING, STARTUP})
@@ -290,9 +292,9 @@ def take_loaders(context: FindingContext) -> Loaders | None:
     profile = context.profile_on(Selection(*context.time, processes, thread="MainThread"))
     if not profile.samples:
         return None
-    busy = context.share_of(
-        lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING, profile
-    )
+    phase_of = context.phases.of_stack
+    loading = {stack for stack in profile.time_ns if phase_of(stack) not in _NOT_LOADING}
+    busy, kind = context.share_of(loading.__contains__, profile), context.kind_of(loading, profile)
     cores, waited = map(context.mean_of_workers, ("cpu_cores", CORE_WAIT))
     # A worker that runs, or has to wait for a core, has an order: on a busy machine few stacks
     # are read of one.
@@ -303,6 +305,7 @@ def take_loaders(context: FindingContext) -> Loaders | None:
         line=context.heaviest_line(frame_of=context.own_frame, profile=profile),
         cores=cores,
         waited=waited,
+        mostly=f", mostly by {kind.what}" if kind and not kind.waits else "",
     )
 
 
@@ -361,6 +364,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
             "own": is_more and context.once(_is_own_loader),
         },
         busy=percent(busy.value),
+        mostly=loaders.mostly,
         count=plural(count, "worker"),
         pace=about(per_s),
         could=about(per_s * share.least_gain),

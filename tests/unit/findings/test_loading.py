@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -294,6 +295,16 @@ def test_processes_that_fill_a_queue_of_the_users_are_workers(case: Case) -> Non
         assert (
             case.found(rule, step((waits, 400)), workers={1: ((makes[1:], 500),)}, **given) is None
         )
+
+
+def test_what_keeps_workers_busy_is_named_by_its_kind(case: Case) -> None:
+    opens = Frame("ZipFile._RealGetContents", STANDARD + "zipfile.py", 1411)
+    spans = step((DATA_WAIT, 400))
+    own = tuple(itertools.takewhile(lambda one: "PIL" not in one.file, BUSY_WORKER[0][0]))
+    for called, mostly in (((opens,), ", mostly by opening archives or databases anew"), ((), "")):
+        worker = (((*own, *called), 500),)
+        cause = cause_of(case, spans, {1: worker})
+        assert f"(augment.py:21) busy 100 % of the time{mostly}." in cause
 
 
 def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
