@@ -62,8 +62,8 @@ def env_worker(remote, seed, parent):
 
 
 class SubprocVectorEnv:
-    def __init__(self, count):
-        self.remotes = []
+    def __init__(self, count, diary):
+        self.remotes, self.diary = [], diary
         for seed in range(count):
             ours, theirs = multiprocessing.Pipe()
             multiprocessing.Process(target=env_worker, args=(theirs, seed, os.getpid()), daemon=True).start()
@@ -75,14 +75,15 @@ class SubprocVectorEnv:
         return np.stack([remote.recv() for remote in self.remotes])
 
     def step(self, actions):
-        for remote, action in zip(self.remotes, actions, strict=True):
-            remote.send(("step", action))  # planted
-        results = [remote.recv() for remote in self.remotes]  # planted
+        with self.diary.planted():
+            for remote, action in zip(self.remotes, actions, strict=True):
+                remote.send(("step", action))  # planted
+            results = [remote.recv() for remote in self.remotes]  # planted
         return tuple(np.stack(values) for values in zip(*results, strict=True))
 
 
 class DummyVectorEnv:
-    def __init__(self, count):
+    def __init__(self, count, _):
         self.envs = [TradingEnv(seed) for seed in range(count)]
 
     def reset(self):
@@ -105,8 +106,8 @@ class ActorCritic(nn.Module):
 
 
 class Collector:
-    def __init__(self, envs, model, settings, diary):
-        self.envs, self.model, self.settings, self.diary = envs, model, settings, diary
+    def __init__(self, envs, model, settings):
+        self.envs, self.model, self.settings = envs, model, settings
         self.last = envs.reset()
 
     def collect(self):
@@ -115,8 +116,7 @@ class Collector:
             observed = torch.from_numpy(self.last)
             with torch.no_grad():
                 actions = self.model(observed)[0].sample()
-            with self.diary.planted():
-                self.last, rewards, done = self.envs.step(actions.numpy())  # planted
+            self.last, rewards, done = self.envs.step(actions.numpy())  # planted
             kept.append((observed, actions, torch.from_numpy(rewards).float(), torch.from_numpy(~done)))
         return tuple(map(torch.stack, zip(*kept, strict=True)))
 
@@ -132,10 +132,10 @@ def returns_of(rewards, going, last_value, gamma):
 def main():
     diary, is_mended = begin()
     settings = Settings()
-    envs = (DummyVectorEnv if is_mended else SubprocVectorEnv)(settings.envs)
+    envs = (DummyVectorEnv if is_mended else SubprocVectorEnv)(settings.envs, diary)
     model = ActorCritic(17, settings.hidden)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
-    collector = Collector(envs, model, settings, diary)
+    collector = Collector(envs, model, settings)
     while True:
         observed, actions, rewards, going = collector.collect()  # planted
         with torch.no_grad():
