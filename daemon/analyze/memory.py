@@ -40,7 +40,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit | None:
     """Return the known limit nearest to a series of a process at the end of a selection."""
-    limits = []
+    limits: list[Limit] = []
 
     def add(kind: str, name: str, limit_row: SeriesRow | None, used_row: SeriesRow | None) -> None:
         limit, used = _last(reader, limit_row, selection), _last(reader, used_row, selection)

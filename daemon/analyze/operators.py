@@ -105,7 +105,7 @@ def tie(
 
     ``calls`` are sorted, callers first.
     """
-    opened = []
+    opened: list[OperatorCall] = []
     place = 0
     for stay in stays:
         for at_ns in stay.moments_ns:

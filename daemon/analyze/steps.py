@@ -174,7 +174,7 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
 
 def _visits(intervals: Iterable[Seen]) -> list[int]:
     """Return when a thread entered a phase; nothing if it never left it."""
-    starts = []
+    starts: list[int] = []
     was_inside = has_left = False
     for seen in intervals:
         if seen.is_inside and not was_inside:
@@ -190,7 +190,7 @@ def _divided(lengths: Sequence[int], step_ns: float) -> tuple[float, list[int]]:
     A pause has 0 steps: a distance longer than visits are missed in a row once in twenty runs.
     ``step_ns`` is the first guess.
     """
-    steps = []
+    steps: list[int] = []
     for _ in range(4):
         steps = [max(round(length / step_ns), 1) for length in lengths]
         missed = sum(number > 1 for number in steps) / len(steps)

@@ -193,14 +193,6 @@ def _pace(reader: RunReader, process: int, time: TimeRange) -> tuple[float | Non
     return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made
 
 
-_LAUNCHES = (
-    "cudaLaunch",
-    "cudaGraphLaunch",
-    "cuLaunch",
-    "hipLaunch",
-    "hipExtLaunch",
-    "hipModuleLaunch",
-)
 _GRAPHS = ("cudaGraphLaunch", "hipGraphLaunch")
 
 
@@ -223,9 +215,7 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     busy = total_utilization(reader, [window.process], window.time).mean
     notes = (
         _about_graphs(host, device_ns),
-        _about_lost_work(reader.window_streams(window.id))
-        if device_ns
-        else _about_missing_work(host, uses_gpu=uses_gpu),
+        _about_lost_work(reader.window_streams(window.id), device_ns, uses_gpu=uses_gpu),
         _about_longer_steps(times, gpus),
         _about_slower_steps(times, device_ns),
         _about_another_process(gpus, sum(row.calls for row in works), busy),
@@ -246,27 +236,24 @@ def _about_graphs(host: Sequence[OperatorTotals], device_ns: int) -> str | None:
     )
 
 
-def _about_missing_work(host: Sequence[OperatorTotals], *, uses_gpu: bool) -> str | None:
-    launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
-    if not launches and not uses_gpu:
-        return None
-    does = f"made {launches:,} launches" if launches else "uses one"
-    return (
-        f"The trace has no work of a GPU, though the process {does}: another profiler, such as "
-        "Nsight Systems, may hold CUPTI. End it and take the window again."
-    )
-
-
 # CUPTI of CUDA 12.6 and of CUDA 13.1, as its documentation numbers them.
 _LOSES_FIRST = range(24, 130100)
 
 
-def _about_lost_work(streams: Sequence[WindowStream]) -> str | None:
+def _about_lost_work(
+    streams: Sequence[WindowStream], device_ns: int, *, uses_gpu: bool
+) -> str | None:
     """Say what a trace lacks of the work that was launched, and why if that is known."""
     launches, lost, misdated, first = (
         sum(getattr(one, name) for one in streams)
         for name in ("launches", "lost", "misdated", "first")
     )
+    if not device_ns and (launches or uses_gpu):
+        does = f"made {launches:,} launches" if launches else "uses one"
+        return (
+            f"The trace has no work of a GPU, though the process {does}: another profiler, such as "
+            "Nsight Systems, may hold CUPTI. End it and take the window again."
+        )
     if not lost + misdated:
         return None
     said = f"The trace lacks the work of {lost + misdated:,} of {launches:,} launches"

@@ -135,9 +135,9 @@ def _load(data: bytes) -> object:
     """Return the plain data of a pickle; raises BadDump if it holds anything else."""
     import pickletools  # it loads pickle itself, and few runs hang
 
-    stack = []
-    marks = []
-    memo = {}
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[Any, object] = {}
     try:
         for opcode, argument, _ in pickletools.genops(data):
             name = opcode.name

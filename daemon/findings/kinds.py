@@ -55,7 +55,7 @@ class _Found(NamedTuple):
 @functools.lru_cache(1)
 def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], _Found | None]:
     """Return the function that gives the kind of a frame; it caches, as live runs ask often."""
-    tests = []
+    tests: list[tuple[_Found, Callable[[FrameRow], bool]]] = []
     for kind in kinds:
         if kind.function or kind.module or kind.means:
             tests.append(

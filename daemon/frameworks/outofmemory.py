@@ -12,13 +12,14 @@ from profd.daemon.units import size
 
 _SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
 _FULL = re.compile(rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate {_SIZE}")
-_GPU = re.compile(r"\bGPU (\d+)")
+_GPU = re.compile(r"\bGPU \d+")
 _WHOLE = re.compile(rf"capac\w+ of {_SIZE}|{_SIZE} total capacity")
 _FREE = re.compile(rf"{_SIZE} (?:is )?free")
 _TENSORS = re.compile(rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
 _SPARE = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
-_OTHER = re.compile(rf"Process (\d+) has {_SIZE} memory in use")
+# Without a line of its own, a process is named by its PID itself.
+_OTHER = re.compile(rf"Process (\d+) has {_SIZE} memory in use(?=.*\bthis process has)")
 _UNITS = {"bytes": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 _REMEDY = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins pieces"
 
@@ -36,12 +37,11 @@ def full_memory(text: str) -> str | None:
     )
     if reserved := _bytes(_RESERVED, text):
         spare = reserved - tensors
-    # Without a line of its own, a process is named by its PID itself.
-    others = _OTHER.findall(text) if "this process has" in text else []
+    others = _OTHER.findall(text)
     held = sum(float(number) * 2.0 ** _UNITS[unit] for _, number, unit in others)
     gpu = _GPU.search(text)
-    name = f"GPU {gpu[1]}" if gpu else "a GPU"
-    said = [f"the memory of {name} is full: {size(asked)} asked for, {size(free)} free"]
+    name = gpu[0] if gpu else "a GPU"
+    said = [f"{name} is full: {size(asked)} asked for, {size(free)} free"]
     if whole and asked > whole:
         said.append(f"it has only {size(whole)}")
     if tensors:

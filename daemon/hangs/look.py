@@ -199,7 +199,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     mains = [member for member in members if member.is_training]
     pythons = [member for member in members if member.python is not None]
     seen = mains if mains_only else sorted(pythons, key=lambda member: member.role != roles.MAIN)
-    standing = []
+    standing: list[StackState] = []
     unread = max(len(seen) - MOST_PROCESSES, 0)
     for member in seen[:MOST_PROCESSES]:
         found = _standing_of(member, by_pid, main_only=mains_only)

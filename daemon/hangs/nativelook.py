@@ -26,7 +26,7 @@ def with_native_frames(look: Look) -> tuple[Look, list[str]]:
     from profd.daemon.native.joined import with_native
 
     members = {row.member.identity.pid: row.member for row in look.standing}
-    dumps = {}
+    dumps: dict[int, tuple[DumpedThread, ...]] = {}
     for pid in members:
         with contextlib.suppress(DumpFailed):
             dumps[pid] = take_dump(pid, tries=2)

@@ -94,7 +94,7 @@ def short(name: str) -> str:
     """Return a name without the arguments of functions and of templates."""
     kept = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{}")
     depth = 0
-    found = []
+    found: list[str] = []
     for at, letter in enumerate(kept):
         is_arrow = letter == ">" and kept[at - 1 : at] == "-"
         if letter in "<(":

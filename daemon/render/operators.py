@@ -86,7 +86,7 @@ def operator_table(
         one.head: [cut(one.cell(row, sums), room // 3) for row in rows[:limit]] for one in columns
     }
     widths = {head: max(map(width, (head, *cells))) for head, cells in texts.items()}
-    left_out = []
+    left_out: list[str] = []
     for head in filter(texts.__contains__, _SPARE):
         if sum(widths.values()) + len(GAP) * (len(widths) - 1) > room:
             del texts[head], widths[head]
@@ -241,7 +241,7 @@ def describe(reader: RunReader, window: WindowRow, field: str | None) -> dict[st
     process, issuers = reader.processes[window.process], issuing_lines(reader, window)
     operators = []
     for row in sort_rows(reader.operators(window.id), field):
-        fields = {}
+        fields: dict[str, Any] = {}
         for name, value in msgspec.structs.asdict(row).items():
             if name.endswith("_ns"):
                 fields[f"{name.removesuffix('_ns')}_us"] = value / MICROSECOND_NS

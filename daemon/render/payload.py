@@ -130,7 +130,7 @@ def _threads(
         process = reader.processes[row.process]
         return (not process.is_main, process.rank or 0, process.id, not row.is_main, thread)
 
-    entries = []
+    entries: list[dict[str, object]] = []
     for thread in sorted(columns_of, key=order):
         row, columns = reader.threads[thread], columns_of[thread]
         entries.append(
@@ -156,7 +156,7 @@ def _event(row: EventRow, started_ns: int, processes: Mapping[int, int]) -> dict
 
 def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow]:
     """Return the stacks that have samples and their callers, callers first."""
-    used = set()
+    used: set[int] = set()
     for thread in threads:
         for stack in set(thread["stacks"]):
             while stack and stack not in used:

@@ -141,8 +141,8 @@ def idle_lines(idle: GpuIdle | None) -> Iterator[TextLine]:
     """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
-    lost, whole = duration(idle.share * idle.known_s), duration(idle.known_s)
-    yield from ("", f"GPU idle {percent(idle.share)} of the time: {lost} of {whole} of all GPUs")
+    lost = f"{duration(idle.share * idle.known_s)} of {duration(idle.known_s)}"
+    yield from ("", f"GPU idle {percent(idle.share)} of the time: {lost} of all GPUs")
     for phase, found in idle.phases.items():
         if found.high < _LEAST_IDLE or found.high - found.low > _VAGUE:
             continue

@@ -45,7 +45,9 @@ class Need:
         self.is_watched = self.is_suspected = False
         self.why = "the run begins"
         """What was new last."""
-        self._clock, self._wanted_hz, self._until_ns = clock, rate_hz, 0
+        self._clock, self._until_ns = clock, 0
+        self.wanted_hz = rate_hz
+        """The rate that somebody asked for, if anybody did."""
         self._shares: dict[Identity, dict[Function, float]] = {}
         """The largest share of a recording that each function of a process had."""
         self._ranges: dict[tuple[str, Identity | None], tuple[float, float]] = {}
@@ -54,7 +56,7 @@ class Need:
 
     @property
     def full_hz(self) -> int:
-        return self._wanted_hz or RECORDING.full_rate_hz
+        return self.wanted_hz or RECORDING.full_rate_hz
 
     @property
     def is_steady(self) -> bool:
@@ -64,12 +66,8 @@ class Need:
 
     def rate_hz(self) -> int:
         """Return the samples a second that the main processes need."""
-        is_low = self._wanted_hz is None and self.is_steady
+        is_low = self.wanted_hz is None and self.is_steady
         return RECORDING.steady_rate_hz if is_low else self.full_hz
-
-    def want(self, rate_hz: int) -> None:
-        """Need this rate from now on, as somebody asked for it."""
-        self._wanted_hz = rate_hz
 
     def take(self, record: Record) -> None:
         """Learn from a record, and find out whether it shows what is new."""

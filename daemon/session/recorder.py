@@ -351,7 +351,7 @@ class Recorder:
         if request.command == "mark":
             self._say(EventKind.MARK, request.note)
         elif request.command == "rate" and request.rate_hz is not None:
-            self._need.want(request.rate_hz)
+            self._need.wanted_hz = request.rate_hz
             if self._readings:
                 self._readings.aim_at_rate(request.rate_hz, "it was asked to")
             else:

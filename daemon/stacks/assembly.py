@@ -145,7 +145,7 @@ def assemble(
         living = {None, *threads.ids}
         traces = [trace if trace.os_tid in living else _ended(trace, rate_hz) for trace in traces]
     stretches = _stretches(keep, gaps)
-    seen = []
+    seen: list[_Seen] = []
     for trace, one, total in zip(
         traces, read, _samples_by_thread(traces, raw.samples), strict=True
     ):
@@ -240,7 +240,7 @@ def _stretch(
     seen: Sequence[_Seen], span: TimeRange, whole: TimeRange, empty: RecordingTaken
 ) -> RecordingTaken:
     """Return ``empty`` with what was seen in a span of the ``whole`` recording."""
-    timelines = []
+    timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
     for timeline, pieces in seen:
@@ -333,7 +333,7 @@ def _without_torn(
 ) -> tuple[list[StackChange], list[int]]:
     """Return a thread's changes that were read whole or mended, and the times of the others."""
     found: list[StackChange] = []
-    torn_us = []
+    torn_us: list[int] = []
     whole_us = trace.length_us
     for change, (frames, length_us), stack in zip(
         trace.changes, trace.stays(), mended, strict=False

@@ -234,7 +234,7 @@ def with_visits(
         place: list(here)
         for place, here in itertools.groupby(visits, key=lambda visit: visit.place)
     }
-    visited = []
+    visited: list[StackChange] = []
     for place, (change, after) in enumerate(itertools.pairwise(changes)):
         visited.append(change)
         here = by_place.get(place, [])

@@ -335,7 +335,7 @@ class Account:
 
     def _reasons(self, from_ns: int, to_ns: int, chance_ns: int) -> list[tuple[int, int, str]]:
         """Return the parts of a gap, each with its reason."""
-        parts = []
+        parts: list[tuple[int, int, str]] = []
         at_ns = from_ns
         for before, spell, after in _with_neighbors(self._spells):
             if spell.state:  # it began and ended between two looks that differ

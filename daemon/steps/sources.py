@@ -78,7 +78,7 @@ class Program:
 
         Those inside of the one that trains have no lines.
         """
-        found = []
+        found: list[records.Frame] = []
         is_inside = False
         for frame in reversed(self._python.stack(self._reader.thread)):
             line = 0 if is_inside else self._lines.line_of(frame)

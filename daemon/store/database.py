@@ -55,7 +55,7 @@ class BoundedConnection(sqlite3.Connection):
         Raises sqlite3.Error, also if there are more rows than a sound file can hold.
         """
         self._work = text_bytes = 0
-        found = []
+        found: list[tuple[Any, ...]] = []
         most_rows, most_text_bytes = self._most_rows, self._most_text_bytes
         try:
             for row in self.execute(sql, values):

@@ -151,7 +151,7 @@ class Entities:
 
         Raises KeyError if a part of it is missing.
         """
-        frames = []
+        frames: list[FrameRow] = []
         while stack:
             row = self.stacks[stack]
             # A stack is written after the one that it extends: only in a damaged file could the

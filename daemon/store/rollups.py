@@ -253,7 +253,7 @@ def _split(started_ns: int, time: TimeRange, summed: SummedRow | None, recorded_
     if last - first < LEAST_MINUTES:
         return one_by_one
     first_ns, last_ns = started_ns + first * MINUTE_NS, started_ns + last * MINUTE_NS
-    rest = []
+    rest: list[TimeRange] = []
     if begin_ns and time.from_ns < first_ns:
         rest.append(TimeRange(time.from_ns, first_ns))
     if last_ns < min(recorded_ns, time.to_ns):
@@ -282,7 +282,7 @@ def stack_minutes(
         f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY "
         "thread, stack"
     )
-    found = []
+    found: list[StackMinuteRow] = []
     # Sorting a few at a time is faster than sorting all.
     of_thread = (
         "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"

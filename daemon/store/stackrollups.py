@@ -217,7 +217,7 @@ class StackRollups:
         devices = frozenset(device for (device,) in execute(_DEVICES, (stepfunction.UTILIZATION,)))
         if not devices:
             return devices
-        parents = {}
+        parents: dict[int, int | None] = {}
         held: defaultdict[int, set[str]] = defaultdict(set)
         for one, parent, device in execute(
             _HELD_BY_LINE, {"process": process, "name": stepfunction.MEMORY_OF_PROCESS}

@@ -26,7 +26,7 @@ from profd.daemon.store.records import (
     ProcessSeen,
     Record,
 )
-from profd.daemon.store.stackrollups import StackRollups
+from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 _SEE_PROCESS = """
@@ -150,7 +150,7 @@ class Tables:
         """Write a recording, and its intervals into the table and the sums."""
         self._insert(record)
         stacks = self._ids.stacks(record.stacks)
-        intervals = []
+        intervals: list[IntervalColumns] = []
         for timeline in record.threads:
             thread = self._ids.thread(
                 record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main

@@ -199,9 +199,9 @@ class Spans(NamedTuple):
 
 def read_spans(trace: Trace) -> Spans:
     """Return the spans on host and device in a trace, and the changes of memory."""
-    host = []
-    device = []
-    memory = []
+    host: list[HostSpan] = []
+    device: list[DeviceSpan] = []
+    memory: list[MemoryChange] = []
     for event in trace.events:
         if event.name == MEMORY:
             memory.append(_memory_change(event, trace.base_ns))

@@ -147,7 +147,7 @@ def test_a_process_that_ended_is_forgotten(run: Run) -> None:
 def test_a_rate_that_was_asked_for_stays() -> None:
     run = Run(rate_hz=50)
     assert {run.record(STEADY) for _ in range(20)} == {50}
-    run.need.want(60)
+    run.need.wanted_hz = 60
     assert run.need.rate_hz() == 60
 
 

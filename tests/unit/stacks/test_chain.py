@@ -120,11 +120,14 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(
 async def test_a_process_at_work_is_not_asked_whether_it_is_frozen(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, state: str, is_asked: bool
 ) -> None:
-    asked, stat = (
-        list[int](),
-        msgspec.structs.replace(there(processes.read_stat(os.getpid())), state=state),
-    )
-    monkeypatch.setattr(chain_module, "is_frozen", lambda pid, os_tid: bool(asked.append(pid)))
+    asked = list[int]()
+    stat = msgspec.structs.replace(there(processes.read_stat(os.getpid())), state=state)
+
+    def note(pid: int, _: int) -> bool:
+        asked.append(pid)
+        return False
+
+    monkeypatch.setattr(chain_module, "is_frozen", note)
     monkeypatch.setattr(processes, "read_running", lambda *identity: stat)
     chain = stage.begin()
     chain.look()
