@@ -160,6 +160,7 @@ class PassingClock(StoppedClock):
         ),  # a link in the place of a trace is not followed
         (StoppedClock, damaged, "cannot be read"),
         (StoppedClock, endless, "cannot be read"),
+        (StoppedClock, report("long" * (1 << 15)), "cannot be read"),  # no more than a part is
         (PassingClock, lambda _: None, "no safe point within 30 s"),
         (PassingClock, begun, "has not written its window within 180 s"),
     ],
