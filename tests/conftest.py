@@ -209,6 +209,13 @@ def whole_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def patient_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for whoever reads a target's files: after two seconds it is not asked again for 30."""
+    monkeypatch.setattr("profd.daemon.userfiles.UserFiles.deadline_s", 120.0)
+    monkeypatch.setattr("profd.daemon.userfiles.START_S", 120.0)
+
+
+@pytest.fixture(autouse=True)
 def profd_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give profd an empty home: no test sees or leaves runs of the user's, or of another test."""
     # Not below tmp_path: its names are longer than the path of a Unix socket may be.

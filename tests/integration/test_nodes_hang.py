@@ -19,6 +19,7 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.store.reader import RunReader
 
 NODES, EACH = 2, 2
+EXCHANGE = "(late_rank.py:31)"
 
 pytestmark = pytest.mark.requires("torch", "netns")
 
@@ -45,9 +46,10 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[byt
 
 
 def has_hung(file: Path) -> bool:
+    """Say whether the exchange hangs; on a busy machine the wait for imports may be one before."""
     try:
         with RunReader(file) as reader:
-            return bool(reader.hangs())
+            return any(EXCHANGE in hang.text for hang in reader.hangs())
     except ProfdError:
         return False
 
@@ -66,7 +68,7 @@ def test_the_late_rank_is_named_with_its_node_line_and_native_operation(
                 os.killpg(process.pid, 15)
             for process in started:
                 process.communicate(timeout=DEADLINE_S)
-    (hang,) = printed(profd("summary", str(folder), "--json")).hangs
+    *_, hang = printed(profd("summary", str(folder), "--json")).hangs
     assert hang.cause == "collective"
     assert "3 of 4 ranks wait for that in all_reduce" in hang.text
     assert hang.text.endswith("; rank 3 is on node1")
