@@ -208,8 +208,8 @@ def _output(reader: RunReader) -> tuple[str, ...]:
 
 def _is_error(line: str) -> bool:
     """Say whether a line names an exception, other than a launcher's of that of its process."""
-    is_one = _ERROR_LINE.match(line) is not None and "ChildFailedError" not in line
-    return is_one or full_memory(line) is not None
+    is_one = "ChildFailedError" not in line and _ERROR_LINE.match(line)
+    return bool(is_one or full_memory(line))
 
 
 def _failed_others(reader: RunReader, since_ns: int) -> tuple[int, ...]:

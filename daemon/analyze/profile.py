@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import TypeVar
 
@@ -224,10 +224,10 @@ class Busy(msgspec.Struct, frozen=True):
     known_ns: float
 
 
-def mean_utilization(known: Iterable[Busy]) -> float | None:
+def mean_utilization(known: Sequence[Busy]) -> float | None:
     """Return the mean over all the time that is known; None if there is none."""
-    times = [(one.known_ns, one.utilization * one.known_ns) for one in known]
-    known_ns, busy_ns = map(sum, zip(*times, strict=True)) if times else (0.0, 0.0)
+    known_ns = sum(one.known_ns for one in known)
+    busy_ns = sum(one.utilization * one.known_ns for one in known)
     return busy_ns / known_ns if known_ns else None
 
 
@@ -364,7 +364,7 @@ def hot_functions(
         where = hottest.module_path, hottest.is_library, hottest.line, hottest.source
         seen = profile.seen_in(at_leaf[key]), profile.seen_in(stacks)
         shares = own[key], total[key], own_errors[key], total_errors[key]
-        utilization = mean_utilization(busy[stack] for stack in stacks if stack in busy)
+        utilization = mean_utilization([busy[stack] for stack in stacks if stack in busy])
         rows.append(FunctionRow(function, file, *where, *seen, *shares, utilization, phase))
     rows.sort(
         key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line)

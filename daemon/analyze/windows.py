@@ -256,11 +256,12 @@ def _about_lost_work(
         )
     if not lost + misdated:
         return None
-    said = f"The trace lacks the work of {lost + misdated:,} of {launches:,} launches"
-    if misdated:
-        of_them = "" if lost == 0 else f" for {misdated:,} of them"
-        said += f", as it has the times of another clock{of_them}"
-    said += ": the GPU's times are at least these, and its idle times at most."
+    lacks = {
+        f"lacks the work of {lost:,} of {launches:,} launches": lost,
+        f"has {plural(misdated, 'piece')} of work with the times of another clock": misdated,
+    }
+    what = " and ".join(filter(lacks.get, lacks))
+    said = f"The trace {what}: the GPU's times are at least these, and its idle times at most."
     if lost and lost == first and streams[0].cupti in _LOSES_FIRST:
         said += (
             " What is missing are the first ones. CUPTI loses the first kernels of a window, from "

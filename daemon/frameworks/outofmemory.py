@@ -32,17 +32,14 @@ def full_memory(text: str) -> str | None:
     """
     if (asked := _bytes(_FULL, text)) is None:
         return None
-    whole, free, tensors, spare = (
-        _bytes(one, text) or 0.0 for one in (_WHOLE, _FREE, _TENSORS, _SPARE)
-    )
+    whole, tensors, spare = (_bytes(one, text) or 0.0 for one in (_WHOLE, _TENSORS, _SPARE))
     if reserved := _bytes(_RESERVED, text):
         spare = reserved - tensors
     others = _OTHER.findall(text)
     held = sum(float(number) * 2.0 ** _UNITS[unit] for _, number, unit in others)
-    gpu = _GPU.search(text)
-    name = gpu[0] if gpu else "a GPU"
-    said = [f"{name} is full: {size(asked)} asked for, {size(free)} free"]
-    if whole and asked > whole:
+    gpu, free = _GPU.search(text), _bytes(_FREE, text)
+    said = [f"{gpu[0] if gpu else 'a GPU'} is full: {size(asked)} asked for; {size(free)} free"]
+    if 0 < whole < asked:
         said.append(f"it has only {size(whole)}")
     if tensors:
         said.append(f"tensors hold {size(tensors)}")

@@ -22,7 +22,7 @@ from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, listed, 
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
-from profd.daemon.units import UNKNOWN, duration, percent, rate, size, step_time
+from profd.daemon.units import UNKNOWN, duration, number, percent, rate, size, step_time
 
 ALARM, WORTH_KNOWING, GOOD = "▲", "·", "✓"
 
@@ -133,7 +133,7 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
         if gpu.power_watts is not None:
             facts.append(f"{gpu.power_watts:.0f} W")
         if gpu.energy_joules is not None:
-            facts.append(f"{gpu.energy_joules / 3.6e6:.3g} kWh")
+            facts.append(f"{number(gpu.energy_joules / 3600)} Wh")
         yield f"  {visible(gpu.device)}  {visible(gpu.name)}: {', '.join(facts)}"
 
 
@@ -141,8 +141,11 @@ def idle_lines(idle: GpuIdle | None) -> Iterator[TextLine]:
     """Yield for how long the GPUs were idle, if any was read, and in which phases that may lie."""
     if idle is None:
         return
-    lost = f"{duration(idle.share * idle.known_s)} of {duration(idle.known_s)}"
-    yield from ("", f"GPU idle {percent(idle.share)} of the time: {lost} of all GPUs")
+    yield ""
+    yield (
+        f"GPU idle {percent(idle.share)} of the time: {duration(idle.share * idle.known_s)} of "
+        f"{duration(idle.known_s)} of all GPUs"
+    )
     for phase, found in idle.phases.items():
         if found.high < _LEAST_IDLE or found.high - found.low > _VAGUE:
             continue

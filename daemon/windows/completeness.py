@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from profd.daemon.clock import MILLISECOND_NS, MINUTE_NS
 from profd.daemon.store.records import WindowStream
@@ -33,37 +33,35 @@ def launches_of(spans: Spans) -> dict[int, HostSpan]:
     return found
 
 
-def soundness(spans: Spans) -> Callable[[DeviceSpan], bool]:
-    """Return what says whether work of a trace has the times of its clock.
+def misdated_in(spans: Spans, launches: Mapping[int, HostSpan]) -> set[DeviceSpan]:
+    """Return the work of a trace that has the times of another clock, by all its launches.
 
-    Misdated work ends before its launch begins, or lies far from all that the host did.
+    It ends before its launch begins, or lies far from all that the host did.
     """
-    calls = [span for span in spans.host if span.category in trace.LINKED_HOST]
+    calls = launches.values()
     if not calls:
-        return lambda _: True
-    launches = launches_of(spans)
+        return set()
     first_ns, last_ns = min(one.start_ns for one in calls), max(one.end_ns for one in calls)
     far_ns = max(last_ns - first_ns, MINUTE_NS)  # a queue may be long
-
-    def is_sound(work: DeviceSpan) -> bool:
-        launch = launches.get(work.correlation)
-        least_ns = launch.start_ns - MILLISECOND_NS if launch else first_ns - far_ns
-        return least_ns <= work.end_ns and work.start_ns <= last_ns + far_ns
-
-    return is_sound
+    from_ns = {one: span.start_ns - MILLISECOND_NS for one, span in launches.items()}
+    return {
+        work
+        for work in spans.device
+        if work.end_ns < from_ns.get(work.correlation, first_ns - far_ns)
+        or work.start_ns > last_ns + far_ns
+    }
 
 
 def streams_of(
-    spans: Spans, is_sound: Callable[[DeviceSpan], bool], cupti: int
+    spans: Spans, calls: Mapping[int, HostSpan], misdated: set[DeviceSpan], cupti: int
 ) -> tuple[WindowStream, ...]:
-    """Return by stream what a trace has of launches and work, whose times ``is_sound`` judges.
+    """Return by stream what a trace has of launches, which are among ``calls``, and of work.
 
     The launches without work are in a row of their own: what has no work has no stream.
     """
     work = [one for one in spans.device if one.category not in trace.ANNOTATIONS]
     stream_of = {one.correlation: one.device for one in work}
-    calls = launches_of(spans).items()
-    launches = {one: span for one, span in calls if _LAUNCHES_KERNEL.match(span.name)}
+    launches = {one: span for one, span in calls.items() if _LAUNCHES_KERNEL.match(span.name)}
     begins_ns = (launches[one].start_ns for one in stream_of.keys() & launches.keys())
     begun_ns = min(begins_ns, default=0)
     counts: defaultdict[Thread, Counter[str]] = defaultdict(Counter)
@@ -74,7 +72,7 @@ def streams_of(
         )
     for one in work:
         is_alone = one.category == "kernel" and one.correlation not in launches
-        counts[one.device].update(unlaunched=is_alone, misdated=not is_sound(one))
+        counts[one.device].update(unlaunched=is_alone, misdated=one in misdated)
     return tuple(_stream(device, row, cupti) for device, row in counts.items())
 
 

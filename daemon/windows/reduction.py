@@ -35,7 +35,7 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.store.stepfunction import IntervalSet
 from profd.daemon.windows import trace
-from profd.daemon.windows.completeness import launches_of, soundness, streams_of
+from profd.daemon.windows.completeness import launches_of, misdated_in, streams_of
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.trace import (
     DeviceSpan,
@@ -85,16 +85,17 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     text = trace.read_text(file)
     given = trace.decode(text)
     read = read_spans(given)
-    is_sound = soundness(read)
-    streams = streams_of(read, is_sound, trace.whole_number(given.cupti))
-    spans = read._replace(device=list(filter(is_sound, read.device)))
+    launches = launches_of(read)
+    misdated = misdated_in(read, launches)
+    streams = streams_of(read, launches, misdated, trace.whole_number(given.cupti))
+    spans = read._replace(device=[one for one in read.device if one not in misdated])
     everything: list[HostSpan | DeviceSpan] = [*spans.host, *spans.device]
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns = min(one.start_ns for one in everything)
     end_ns = max(one.end_ns for one in everything)
     # Levels of gzip above 1 save a few percent and take several times as long.
-    packed, (gpus, gaps) = gzip.compress(text, 1), gpu_times(spans)
+    packed, (gpus, gaps) = gzip.compress(text, 1), gpu_times(spans, launches)
     values = msgspec.structs.astuple
     steps = find_steps(spans, start_ns if begins_with_step else None)
     operators = tuple(
@@ -115,7 +116,9 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     return reduction
 
 
-def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
+def gpu_times(
+    spans: Spans, launches: Mapping[int, HostSpan]
+) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
     """Return the time of each GPU in a trace that did anything, and the gaps that the host caused.
 
     A GPU counts from its first work to its last. A gap ends with the work that begins next. The
@@ -123,7 +126,6 @@ def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]
     run. The rest is the wait of the work for GPUs, and the latency of the launch. Work without a
     launch was launched before the trace began.
     """
-    launches = launches_of(spans)
     work: defaultdict[int, list[DeviceSpan]] = defaultdict(list)
     for one in spans.device:
         if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):

@@ -174,7 +174,7 @@ def test_the_text_names_the_gpus() -> None:
         utilization=None,
     )
     assert list(gpu_lines([gpu, bare])) == [
-        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W, 1.25 kWh",
+        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W, 1,250 Wh",
         "  gpu0  NVIDIA H100: utilized -",
     ]
 

@@ -150,7 +150,7 @@ LAUNCHER = (
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        (FULL, "GPU 1 is full: 2.1 GB asked for, 1.1 GB free; tensors hold 49 GB"),
+        (FULL, "GPU 1 is full: 2.1 GB asked for; 1.1 GB free; tensors hold 49 GB"),
         (FULL + LAUNCHER, "GPU 1 is full: 2.1 GB asked for"),
         (FULL + b"ValueError: no batch size fits\n", "the target ended with 1"),
     ],

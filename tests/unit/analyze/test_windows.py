@@ -327,8 +327,19 @@ def test_launches_without_a_kernel_say_that_another_profiler_has_the_gpu(tmp_pat
             ]
         ),
         (
-            records.WindowStream(0, 7, 130001, 34, 0, 0, 0, 5),
-            ["The trace lacks the work of 5 of 34 launches, as it has the times of another clock:"],
+            records.WindowStream(
+                0, 7, 130001, 34, 0, 0, 0, 50
+            ),  # copies have no launch of a kernel
+            [
+                "The trace has 50 pieces of work with the times of another clock: the GPU's times are"
+            ],
+        ),
+        (
+            records.WindowStream(0, 7, 18, 34, 4, 0, 0, 1),
+            [
+                "The trace lacks the work of 4 of 34 launches and has 1 piece of work with the "
+                "times of another clock: the GPU's"
+            ],
         ),
     ],
 )

@@ -15,13 +15,15 @@ from support.cudatraces import PID, CudaScript
 
 from profd.daemon.store.records import COLLECTIVE, HostGap, WindowGpu, WindowWait
 from profd.daemon.windows import reduction, trace
+from profd.daemon.windows.completeness import launches_of
 from profd.daemon.windows.reduction import gpu_times, waits_of
 
 DATA = Path(__file__).parents[2] / "data"
 
 
 def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
-    gpus, found = gpu_times(script.spans())
+    spans = script.spans()
+    gpus, found = gpu_times(spans, launches_of(spans))
     return list(gpus), list(found)
 
 
@@ -143,7 +145,8 @@ def test_windows_of_a_real_gpu_have_the_idle_time_that_a_sweep_of_their_events_f
     name: str, idle: float, host: float
 ) -> None:
     text = gzip.decompress((DATA / f"h200_{name}.json.gz").read_bytes())
-    (gpu,), _ = gpu_times(trace.read_spans(trace.decode(text)))
+    spans = trace.read_spans(trace.decode(text))
+    (gpu,), _ = gpu_times(spans, launches_of(spans))
     events = [
         (round(1000 * one["ts"]), round(1000 * one["dur"]), one)
         for one in json.loads(text)["traceEvents"]
