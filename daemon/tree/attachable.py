@@ -30,7 +30,7 @@ from profd.daemon.stacks.dump import DumpFailed, take_dump
 from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.tree.unread import Reason, why_unread
 
-LOOK_S = 1.0
+LOOK_S = 0.5
 """The most CPU time that all reads of processes take when they are listed.
 
 The reads of one user's processes take at most half of it.
