@@ -190,7 +190,7 @@ def _window(data: bytes) -> Record:
 def _run_file(folder: Path) -> bytes:
     """Return the bytes of a small run with a row in nearly every table."""
     path = folder / "seed.profd"
-    operators = (OperatorTotals("aten::mm", "cpu", False, "[]", 1, 2, 3, 0, 0, 0, 0, 0, 0, 0),)
+    operators = (OperatorTotals("aten::mm", "cpu", False, "[]", 1, 2, 3, 0, 0, 0, 0, 0, 0),)
     now_ns = time.time_ns()
     window = WindowTaken(synthetic.MAIN, now_ns, "kineto", now_ns - 9, start_ns=now_ns - 9, end_ns=now_ns,
                          operators=operators)  # fmt: skip

@@ -85,9 +85,10 @@ def line(name: str, at_us: float, length_us: float, number: int, category: str =
 def measure(trace: Path) -> tuple[float, int]:
     """Return the seconds and the most bytes of a process that reduces the trace."""
     begun_s = time.monotonic()
-    words = [sys.executable, "-m", "profd.daemon.windows.reduction", str(trace)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
+    words = [sys.executable, "-m", "profd.daemon.windows.reduction"]
+    with trace.open("rb") as text, tempfile.TemporaryFile() as answer:
+        process = subprocess.Popen(words, stdin=text, stdout=answer)
+        _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"reducing ended with {process.returncode}")

@@ -43,7 +43,6 @@ SORTABLE = {
     "calls": "calls",
     **{name: f"{name}_ns" for name in ("self_cpu", "cpu_total", "self_cuda", "cuda_total")},
     **{f"{name}_mem": f"{name}_bytes" for name in ("self_cpu", "cpu", "self_cuda", "cuda")},
-    "flops": "flops",
 }
 
 

@@ -33,7 +33,7 @@ from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
 _SPARE = (
-    *("CPU time avg", "CUDA time avg", "Total MFLOPs", "CPU total %", "Self CUDA %"),
+    *("CPU time avg", "CUDA time avg", "CPU total %", "Self CUDA %"),
     *("CPU Mem", "CUDA Mem", "Self CPU %", "CUDA total", "CPU total"),
 )
 """The columns that a table without enough room lacks, in this order."""
@@ -223,11 +223,6 @@ _COLUMNS = (
         "Input Shapes",
         lambda row, _: visible(row.input_shapes)[:80],
         lambda row: row.input_shapes not in ("", "[]"),
-    ),
-    OperatorColumn(
-        "Total MFLOPs",
-        lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--",
-        lambda row: row.flops,
     ),
 )
 

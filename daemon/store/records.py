@@ -324,7 +324,6 @@ class OperatorTotals(msgspec.Struct, frozen=True):
     cpu_bytes: int
     self_cuda_bytes: int
     cuda_bytes: int
-    flops: int
 
 
 class WindowTaken(msgspec.Struct, frozen=True, tag="window"):

@@ -293,8 +293,7 @@ CREATE TABLE operator (
     self_cpu_bytes INTEGER NOT NULL,  -- taken less given back meanwhile
     cpu_bytes INTEGER NOT NULL,
     self_cuda_bytes INTEGER NOT NULL,
-    cuda_bytes INTEGER NOT NULL,
-    flops INTEGER NOT NULL            -- 0: no estimate
+    cuda_bytes INTEGER NOT NULL
 );
 CREATE INDEX operator_by_window ON operator (window);
 

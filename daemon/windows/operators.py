@@ -10,106 +10,156 @@ one of the same name counts once.
 from __future__ import annotations
 
 import functools
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 import msgspec
 
-from profd.daemon.windows import trace
-from profd.daemon.windows.trace import HostSpan, MemoryChange, Spans, Thread
+from profd.daemon.store.stepfunction import IntervalSet
+from profd.daemon.windows.spans import ANNOTATIONS, MARKED_STEP, MEMORY, PYTHON_FUNCTION, Spans
+
+_CALLS = """
+    SELECT coalesce(thread, -1) AS thread, name, category, start, end, shapes, ns FROM (
+        SELECT host.rowid AS place, thread, name, category, start, end, shapes,
+            coalesce(ns, 0) AS ns
+        FROM host LEFT JOIN launched ON launched.id = host.id AND host.id WHERE of_torch
+        UNION ALL SELECT host.rowid, operator.thread, name, category, start, end, shapes, 0
+        FROM host LEFT JOIN operator ON operator.id = host.id AND host.id WHERE NOT of_torch
+    ) ORDER BY thread, start, end DESC, place
+"""
+"""Calls of the driver are on the thread of the operator that they are linked to, as torch has them;
+others on none.
+"""
+_NO_BYTES = 0, 0
 
 
-def nest(spans: Spans) -> list[HostSpan]:
-    """Return the host's spans in order of time, nested.
+@dataclass(slots=True)
+class Call:
+    """A call of the host; ``kernels_ns`` is the time of what it launched on a device itself.
 
-    Leave out those that are folded into a parent of the same name.
+    ``held`` are the bytes on host and device that it allocated minus those that it freed. The rest
+    is of the calls that it made: how many, their sums, and ``only`` the first as long as there is
+    no second. In the end ``device_ns`` is the time of all that was launched.
     """
-    launched: defaultdict[int, int] = defaultdict(int)
-    for work in spans.device:
-        launched[work.linked] += work.end_ns - work.start_ns
-    for span in spans.host:
-        if span.id and span.category in trace.FRONTEND:
-            span.kernels_ns = launched.get(span.id, 0)
-    ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
-    _find_parents(ordered)
-    calls = _folded(ordered)
-    for span in reversed(calls):  # children come after their parents
-        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
-    return calls
+
+    name: int
+    category: str
+    start_ns: int
+    end_ns: int
+    shapes: int
+    kernels_ns: int
+    calls: int = 0
+    only: Call | None = None
+    calls_ns: int = 0
+    device_ns: int = 0
+    held: tuple[int, int] = _NO_BYTES
+    held_by_calls: tuple[int, int] = _NO_BYTES
+
+    @property
+    def duration_ns(self) -> int:
+        """The time with all of its calls."""
+        return self.end_ns - self.start_ns
 
 
-def _find_parents(ordered: Iterable[HostSpan]) -> None:
-    """Give each span its parent: the innermost one on its thread around all of it, if any."""
-    open_spans: defaultdict[Thread, list[HostSpan]] = defaultdict(list)
-    for span in ordered:
-        stack = open_spans[span.thread]
-        while stack and (span.start_ns >= stack[-1].end_ns or span.end_ns > stack[-1].end_ns):
-            stack.pop()
-        if stack:
-            span.parent = stack[-1]
-            stack[-1].children.append(span)
-        stack.append(span)
+class CallStack:
+    """The calls of a thread that are not over, the innermost last."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self._ledger, self._open = ledger, list[Call]()
+
+    def begin(self, call: Call) -> Iterator[Call]:
+        """Begin a call; yield those that are over, in which others may be folded."""
+        while self._open and (
+            call.start_ns >= self._open[-1].end_ns or call.end_ns > self._open[-1].end_ns
+        ):
+            yield from self._end_one()
+        self._open.append(call)
+
+    def end(self) -> Iterator[Call]:
+        while self._open:
+            yield from self._end_one()
+
+    def _end_one(self) -> Iterator[Call]:
+        call = self._open.pop()
+        only, call.only = call.only, None
+        if only is not None and only.name == call.name:
+            call.kernels_ns, call.calls_ns = only.kernels_ns, only.calls_ns
+            call.device_ns = only.device_ns - only.kernels_ns
+            call.held_by_calls = only.held_by_calls
+        elif only is not None:
+            yield only
+        call.device_ns += call.kernels_ns
+        call.held = self._ledger.within(call)
+        if not self._open:
+            yield call
+            return
+        caller = self._open[-1]
+        caller.calls += 1
+        caller.calls_ns += call.duration_ns
+        caller.device_ns += call.device_ns
+        on_host, on_device = caller.held_by_calls
+        caller.held_by_calls = on_host + call.held[0], on_device + call.held[1]
+        if caller.calls == 1:
+            caller.only = call
+            return
+        if caller.only is not None:
+            yield caller.only
+            caller.only = None
+        yield call
 
 
-def _folded(ordered: Iterable[HostSpan]) -> list[HostSpan]:
-    """Return spans less those folded into a parent: its only children, of the same name."""
-    calls = []
-    for span in ordered:
-        parent = span.parent
-        if parent is None or parent.name != span.name or len(parent.children) != 1:
-            calls.append(span)
-            continue
-        parent.children = span.children
-        parent.kernels_ns = span.kernels_ns
-        for child in span.children:
-            child.parent = parent
-    return calls
+def calls_in(spans: Spans, ledger: MemoryLedger) -> Iterator[Call]:
+    """Yield the calls of the host with the sums of their own calls.
+
+    Those that are folded into a caller of the same name are left out.
+    """
+    for _, rows in groupby(spans.select(_CALLS), key=lambda row: row[0]):
+        stack = CallStack(ledger)
+        for _, *fields in rows:
+            yield from stack.begin(Call(*fields))
+        yield from stack.end()
 
 
 class MemoryLedger:
     """All changes of memory in a trace, in order of time: bytes allocated minus bytes freed."""
 
-    def __init__(self, changes: Sequence[MemoryChange]) -> None:
-        self._changes = changes
-        self._times = [change.at_ns for change in changes]
-        self._host = [0, *accumulate(change.host_bytes for change in changes)]
-        self._device = [0, *accumulate(change.device_bytes for change in changes)]
+    def __init__(self, spans: Spans) -> None:
+        def in_order(column: str) -> Iterator[int]:
+            return (one for (one,) in spans.select(f"SELECT {column} FROM memory ORDER BY at"))
 
-    def within(self, span: HostSpan) -> tuple[int, int]:
-        """Return the bytes on host and device from a span's start to its end, both included."""
-        first, after = self._range(span)
+        self._times = array("q", in_order("at"))
+        self._host = array("q", accumulate(in_order("host_bytes"), initial=0))
+        self._device = array("q", accumulate(in_order("device_bytes"), initial=0))
+
+    def within(self, call: Call) -> tuple[int, int]:
+        """Return the bytes on host and device from a call's start to its end, both included."""
+        first, after = (
+            bisect_left(self._times, call.start_ns),
+            bisect_right(self._times, call.end_ns),
+        )
         return self._host[after] - self._host[first], self._device[after] - self._device[first]
 
-    def outside(self, spans: Iterable[HostSpan]) -> list[MemoryChange]:
-        """Return the changes that happened in none of the spans."""
-        edges = [0] * (len(self._times) + 1)
-        for span in spans:
-            first, after = self._range(span)
-            edges[first] += 1
-            edges[after] -= 1
-        return [
-            change
-            for change, covers in zip(self._changes, accumulate(edges), strict=False)
-            if not covers
-        ]
 
-    def _range(self, span: HostSpan) -> tuple[int, int]:
-        return bisect_left(self._times, span.start_ns), bisect_right(self._times, span.end_ns)
+def changes_outside(spans: Spans) -> Iterator[tuple[int, int]]:
+    """Yield the bytes on host and device of each change of memory that happened in no call."""
+    calls = IntervalSet()
+    has_any = "EXISTS (SELECT 1 FROM memory)"
+    for times_ns in spans.select(f"SELECT start, end + 1 FROM host WHERE {has_any} ORDER BY start"):
+        calls.add(*times_ns)
+    for at_ns, on_host, on_device in spans.select("SELECT * FROM memory"):
+        if not calls.between(at_ns, at_ns + 1):
+            yield on_host, on_device
 
 
 NO_SHAPES = "[]"
 
 
-def shapes_of(span: HostSpan) -> str:
-    """Return the shapes of a call's inputs, as torch prints them; none if not recorded."""
-    dims = b"" if span.event is None else bytes(span.event.args.input_dims)
-    return _printed(dims) if dims else NO_SHAPES
-
-
-@functools.lru_cache(1 << 12)  # few shapes have many calls
 def _printed(dims: bytes) -> str:
+    """Return the shapes of a call's inputs, as torch prints them."""
     # torch's tables show no shape of a list of tensors.
     plain = [
         [] if isinstance(one, list) and one and isinstance(one[0], list) else one
@@ -152,20 +202,13 @@ class Totals(msgspec.Struct):
     cpu_bytes: int = 0
     self_cuda_bytes: int = 0
     cuda_bytes: int = 0
-    flops: int = 0
-    """Older profd estimated them."""
 
-    def hold(
-        self, host_bytes: int, device_bytes: int, of_children: Iterable[tuple[int, int]]
-    ) -> None:
-        """Add the bytes of a call, of which its own calls have a part."""
-        self.cpu_bytes += host_bytes
-        self.cuda_bytes += device_bytes
-        for of_host, of_device in of_children:
-            host_bytes -= of_host
-            device_bytes -= of_device
-        self.self_cpu_bytes += host_bytes
-        self.self_cuda_bytes += device_bytes
+    def hold(self, held: tuple[int, int], of_calls: tuple[int, int] = _NO_BYTES) -> None:
+        """Add the bytes of a call on host and device, of which its own calls have a part."""
+        self.cpu_bytes += held[0]
+        self.cuda_bytes += held[1]
+        self.self_cpu_bytes += held[0] - of_calls[0]
+        self.self_cuda_bytes += held[1] - of_calls[1]
 
 
 Operators = dict[OperatorKey, Totals]
@@ -174,33 +217,36 @@ Operators = dict[OperatorKey, Totals]
 def sum_up(spans: Spans) -> Operators:
     """Return the totals of every operator, range and kernel."""
     operators: defaultdict[OperatorKey, Totals] = defaultdict(Totals)
-    ledger = MemoryLedger(spans.memory)
-    for change in ledger.outside(spans.host):
-        totals = operators[OperatorKey(trace.MEMORY, HOST, False)]
+    ledger = MemoryLedger(spans)
+    for held in changes_outside(spans):
+        totals = operators[OperatorKey(MEMORY, HOST, False)]
         totals.calls += 1
-        totals.hold(change.host_bytes, change.device_bytes, ())
-    for span in nest(spans):
-        if span.category != trace.PYTHON_FUNCTION:
-            shapes, is_note = shapes_of(span), span.category in trace.ANNOTATIONS
-            totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, shapes)]
+        totals.hold(held)
+
+    @functools.cache
+    def key_of(name: int, category: str, shapes: int) -> OperatorKey:
+        dims = spans.text(shapes)
+        printed = _printed(dims) if dims else NO_SHAPES
+        return OperatorKey(_row_name(spans.text(name)), HOST, category in ANNOTATIONS, printed)
+
+    for call in calls_in(spans, ledger):
+        if call.category != PYTHON_FUNCTION:
+            totals = operators[key_of(call.name, call.category, call.shapes)]
             totals.calls += 1
-            totals.cpu_total_ns += span.duration_ns
-            totals.self_cpu_ns += span.duration_ns - sum(
-                child.duration_ns for child in span.children
-            )
-            totals.cuda_total_ns += span.device_ns
-            totals.self_cuda_ns += span.kernels_ns
-            if spans.memory:
-                totals.hold(*ledger.within(span), map(ledger.within, span.children))
-    for work in spans.device:
-        totals = operators[
-            OperatorKey(_row_name(work.name), DEVICE, work.category in trace.ANNOTATIONS)
-        ]
-        totals.calls += 1
-        totals.self_cuda_ns += work.end_ns - work.start_ns
-        totals.cuda_total_ns += work.end_ns - work.start_ns
+            totals.cpu_total_ns += call.duration_ns
+            totals.self_cpu_ns += call.duration_ns - call.calls_ns
+            totals.cuda_total_ns += call.device_ns
+            totals.self_cuda_ns += call.kernels_ns
+            totals.hold(call.held, call.held_by_calls)
+    work = "SELECT name, category, count(*), sum(end - start) FROM device WHERE NOT misdated"
+    for name, category, calls, took_ns in spans.select(f"{work} GROUP BY name, category"):
+        row_name, is_note = _row_name(spans.text(name)), category in ANNOTATIONS
+        totals = operators[OperatorKey(row_name, DEVICE, is_note)]
+        totals.calls += calls
+        totals.self_cuda_ns += took_ns
+        totals.cuda_total_ns += took_ns
     return dict(operators)
 
 
 def _row_name(name: str) -> str:
-    return "ProfilerStep*" if name.startswith(trace.MARKED_STEP) else name
+    return "ProfilerStep*" if name.startswith(MARKED_STEP) else name

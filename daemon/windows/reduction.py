@@ -12,17 +12,19 @@ import gc
 import gzip
 import heapq
 import os
-import re
+import sqlite3
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from profd.daemon import asuser, processes, program
 from profd.daemon.errors import ProfdError
+from profd.daemon.frameworks.kineto import LIMIT_BYTES
 from profd.daemon.store.records import (
     COLLECTIVE,
     HostGap,
@@ -33,33 +35,26 @@ from profd.daemon.store.records import (
     WindowStream,
     WindowWait,
 )
-from profd.daemon.store.stepfunction import IntervalSet
-from profd.daemon.windows import trace
-from profd.daemon.windows.completeness import launches_of, misdated_in, streams_of
+from profd.daemon.windows.completeness import streams_of
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.trace import (
-    DeviceSpan,
-    Event,
-    HostSpan,
-    Spans,
-    TraceUnreadable,
-    find_steps,
-    read_spans,
-)
+from profd.daemon.windows.spans import GPU_ANNOTATION, Spans, find_steps
+from profd.daemon.windows.trace import TraceReader, TraceUnreadable, read_text
 
 Kept = TypeVar("Kept", HostGap, WindowWait)
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
 TIMEOUT_S = 600.0
 _WITH_STEP = "--begins-with-step"
+_FOREVER_NS = 1 << 63
 KEPT_GAPS = 1 << 16
 """How many gaps are kept at most, the longest ones: a window of many steps has millions."""
-_COLLECTIVE = re.compile("(?i)nccl|rccl")
-_WAITS = re.compile(
+_COLLECTIVE = "(?i)nccl|rccl"
+_WAITS = (
     r"(cuda|hip)((Stream|Device|Event)Synchronize|Malloc|Free|HostAlloc|FreeHost|MallocHost"
     r"|HostMalloc|HostFree)$"
     r"|cuMem(Create|Map|Unmap|Release)$"
 )
+_IS_WORK = f"NOT misdated AND category <> '{GPU_ANNOTATION}' AND gpu IS NOT NULL"
 
 
 class Reduction(msgspec.Struct, frozen=True):
@@ -80,35 +75,40 @@ class Reduction(msgspec.Struct, frozen=True):
     streams: tuple[WindowStream, ...]
 
 
+class Packing:
+    """The text of a trace, gzipped meanwhile."""
+
+    def __init__(self) -> None:
+        self._packed, self.text_bytes = tempfile.TemporaryFile(), 0  # noqa: SIM115  the whole life
+
+    def passing(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the parts that are given."""
+        # Levels of gzip above 1 save a few percent and take several times as long.
+        with gzip.GzipFile(fileobj=self._packed, mode="wb", compresslevel=1) as zipper:
+            for part in parts:
+                self.text_bytes += len(part)
+                zipper.write(part)
+                yield part
+
+    def packed(self) -> bytes | None:
+        """Return what was packed; None if it is too large to be kept."""
+        if self._packed.tell() > KEPT_BYTES or self.text_bytes > LIMIT_BYTES:
+            return None
+        self._packed.seek(0)
+        return self._packed.read()
+
+
 def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return the summary of the trace in a file; raises TraceUnreadable."""
-    text = trace.read_text(file)
-    given = trace.decode(text)
-    read = read_spans(given)
-    launches = launches_of(read)
-    misdated = misdated_in(read, launches)
-    streams = streams_of(read, launches, misdated, trace.whole_number(given.cupti))
-    spans = read._replace(device=[one for one in read.device if one not in misdated])
-    everything: list[HostSpan | DeviceSpan] = [*spans.host, *spans.device]
-    if not everything:
-        raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
-    start_ns = min(one.start_ns for one in everything)
-    end_ns = max(one.end_ns for one in everything)
-    # Levels of gzip above 1 save a few percent and take several times as long.
-    packed, (gpus, gaps) = gzip.compress(text, 1), gpu_times(spans, launches)
-    values = msgspec.structs.astuple
-    steps = find_steps(spans, start_ns if begins_with_step else None)
-    operators = tuple(
-        OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items()
-    )
-    kept = packed if len(packed) <= KEPT_BYTES else None
-    waits = _longest(waits_of(spans))
-    reduction = Reduction(
-        start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept, streams
-    )
+    packing = Packing()
+    try:
+        spans = Spans(TraceReader(packing.passing(read_text(file))))
+        reduction = _reduction(spans, packing, begins_with_step=begins_with_step)
+    except (sqlite3.Error, OverflowError, OSError) as error:
+        raise TraceUnreadable(f"the trace cannot be summed up ({error})") from error
     fields = (
         field
-        for one in (reduction, *reduction.operators, *gpus, *streams)
+        for one in (reduction, *reduction.operators, *reduction.gpus, *reduction.streams)
         for field in msgspec.structs.astuple(one)
     )
     if not all(abs(field) < 1 << 63 for field in fields if isinstance(field, int)):
@@ -116,9 +116,29 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     return reduction
 
 
-def gpu_times(
-    spans: Spans, launches: Mapping[int, HostSpan]
-) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
+def _reduction(spans: Spans, packing: Packing, *, begins_with_step: bool) -> Reduction:
+    whole = "SELECT start, end FROM host UNION ALL SELECT start, end FROM device WHERE NOT misdated"
+    ((first_ns, last_ns),) = spans.select(f"SELECT min(start), max(end) FROM ({whole})")
+    if first_ns is None:
+        raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
+    start_ns, end_ns = spans.base_ns + first_ns, spans.base_ns + last_ns
+    gpus, gaps = gpu_times(spans)
+    values = msgspec.structs.astuple
+    return Reduction(
+        start_ns,
+        end_ns,
+        find_steps(spans, start_ns if begins_with_step else None),
+        gpus,
+        gaps,
+        _longest(waits_of(spans)),
+        tuple(OperatorTotals(*values(key), *values(row)) for key, row in sum_up(spans).items()),
+        packing.text_bytes,
+        packing.packed(),
+        streams_of(spans),
+    )
+
+
+def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
     """Return the time of each GPU in a trace that did anything, and the gaps that the host caused.
 
     A GPU counts from its first work to its last. A gap ends with the work that begins next. The
@@ -126,13 +146,18 @@ def gpu_times(
     run. The rest is the wait of the work for GPUs, and the latency of the launch. Work without a
     launch was launched before the trace began.
     """
-    work: defaultdict[int, list[DeviceSpan]] = defaultdict(list)
-    for one in spans.device:
-        if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
-            work[one.device[0]].append(one)
-    gaps: list[HostGap] = []
-    gpus = tuple(_time_of(gpu, work[gpu], launches, gaps) for gpu in sorted(work))
-    return gpus, _longest(gaps)
+    gpus: list[WindowGpu] = []
+    sql = (
+        "SELECT gpu, device.start, device.end, launch.end, tid FROM device LEFT JOIN launch "
+        f"USING (correlation) WHERE {_IS_WORK} ORDER BY gpu, device.start, device.end"
+    )
+
+    def gaps() -> Iterator[HostGap]:
+        for gpu, work in groupby(spans.select(sql), key=itemgetter(0)):
+            gpus.append((yield from _gaps_of(gpu, spans.base_ns, work)))
+
+    longest = _longest(gaps())
+    return tuple(gpus), longest
 
 
 def _longest(found: Iterable[Kept]) -> tuple[Kept, ...]:
@@ -141,31 +166,27 @@ def _longest(found: Iterable[Kept]) -> tuple[Kept, ...]:
     return tuple(sorted(kept))
 
 
-def _thread_of(event: Event) -> int:
-    """Return the id of the thread that an event is of; 0 if it is no number."""
-    return abs(event.tid) & 0xFFFFFFFF if isinstance(event.tid, int) else 0
-
-
-def _time_of(
-    gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSpan], gaps: list[HostGap]
-) -> WindowGpu:
-    """Return the time of a GPU with this work, and add to the gaps those that the host caused."""
-    ordered = sorted(work, key=attrgetter("start_ns", "end_ns"))
+def _gaps_of(
+    gpu: int, base_ns: int, work: Iterable[tuple[int, int, int, int | None, int]]
+) -> Generator[HostGap, None, WindowGpu]:
+    """Yield the gaps of a GPU that the host caused, and return its time."""
+    first_ns: int | None = None
     # Until when something runs, and until when two things do.
-    one_ns = two_ns = ordered[0].start_ns
+    one_ns = two_ns = 0
     idle_ns = overlap_ns = host_ns = 0
-    for span in ordered:
-        if span.start_ns > one_ns:
-            idle_ns += span.start_ns - one_ns
-            launch = launches.get(span.correlation)
-            late_ns = min(launch.end_ns, span.start_ns) if launch else one_ns
-            if launch and launch.event and late_ns > one_ns:
+    for _, start_ns, end_ns, launched_ns, tid in work:
+        if first_ns is None:
+            first_ns = one_ns = two_ns = start_ns
+        if start_ns > one_ns:
+            idle_ns += start_ns - one_ns
+            late_ns = one_ns if launched_ns is None else min(launched_ns, start_ns)
+            if late_ns > one_ns:
                 host_ns += late_ns - one_ns
-                gaps.append(HostGap(gpu, one_ns, late_ns, _thread_of(launch.event)))
-        both_ns = min(span.end_ns, one_ns)
-        overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
-        one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
-    return WindowGpu(gpu, one_ns - ordered[0].start_ns - idle_ns, idle_ns, overlap_ns, host_ns)
+                yield HostGap(gpu, base_ns + one_ns, base_ns + late_ns, tid)
+        both_ns = min(end_ns, one_ns)
+        overlap_ns += max(both_ns - max(start_ns, two_ns), 0)
+        one_ns, two_ns = max(one_ns, end_ns), max(two_ns, both_ns)
+    return WindowGpu(gpu, one_ns - (first_ns or 0) - idle_ns, idle_ns, overlap_ns, host_ns)
 
 
 def waits_of(spans: Spans) -> Iterator[WindowWait]:
@@ -173,26 +194,35 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
 
     Yield also when a GPU does nothing but a collective.
     """
-    for span in spans.host:
-        if (
-            span.category in trace.LINKED_HOST
-            and _WAITS.match(span.name)
-            and span.event is not None
-        ):
-            yield WindowWait(span.name, span.start_ns, span.end_ns, _thread_of(span.event))
-    exchanges: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
-    others: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
-    for one in sorted(spans.device, key=attrgetter("start_ns")):
-        if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
-            (exchanges if _COLLECTIVE.match(one.name) else others)[one.device[0]].add(
-                one.start_ns, one.end_ns
-            )
-    for gpu, exchange in exchanges.items():
-        for start_ns, end_ns in exchange.ranges():
-            for from_ns, to_ns in (*others[gpu].ranges_between(start_ns, end_ns), (end_ns, end_ns)):
-                if from_ns > start_ns:
-                    yield WindowWait(COLLECTIVE, start_ns, from_ns, 0)
-                start_ns = to_ns
+    base_ns = spans.base_ns
+    calls = f"SELECT name, start, end, tid FROM host WHERE name IN ({spans.named(_WAITS)})"
+    for name, start_ns, end_ns, tid in spans.select(f"{calls} AND NOT of_torch"):
+        yield WindowWait(spans.text(name), base_ns + start_ns, base_ns + end_ns, tid)
+    work = f"SELECT gpu, start, end, name IN ({spans.named(_COLLECTIVE)}) FROM device"
+    ordered = spans.select(f"{work} WHERE {_IS_WORK} ORDER BY gpu, start")
+    for _, rows in groupby(ordered, key=itemgetter(0)):
+        for start_ns, end_ns in _alone(rows):
+            yield WindowWait(COLLECTIVE, base_ns + start_ns, base_ns + end_ns, 0)
+
+
+def _alone(work: Iterable[tuple[int, int, int, bool]]) -> Iterator[tuple[int, int]]:
+    """Yield from when to when a GPU does nothing but collectives; its work is in order of time."""
+    # Since the last work began: until when collectives run, and until when other work does.
+    begun_ns = collective_ns = other_ns = -_FOREVER_NS
+    start_ns = end_ns = -_FOREVER_NS
+    for _, next_ns, over_ns, is_collective in chain(work, ((0, _FOREVER_NS, _FOREVER_NS, False),)):
+        from_ns, to_ns = max(begun_ns, other_ns), min(next_ns, collective_ns)
+        if from_ns < to_ns:
+            if from_ns > end_ns and end_ns > start_ns:
+                yield start_ns, end_ns
+            start_ns, end_ns = start_ns if from_ns == end_ns else from_ns, to_ns
+        begun_ns = next_ns
+        if is_collective:
+            collective_ns = max(collective_ns, over_ns)
+        else:
+            other_ns = max(other_ns, over_ns)
+    if end_ns > start_ns:
+        yield start_ns, end_ns
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:

@@ -1,8 +1,8 @@
-"""Reads a trace of torch.profiler or Kineto: events, spans on host and device, ends of steps.
+"""Reads a trace of torch.profiler or Kineto, some events at a time: a trace may have millions.
 
 Fields whose type differs between versions of torch are kept as raw JSON until they are needed.
 
-Times become integer nanoseconds since the epoch. The categories of events are those of Kineto's
+Times are nanoseconds since the trace's base. The categories of events are those of Kineto's
 ActivityType. An event that ends on another thread looks in a trace like any other: it counts for
 the thread that started it.
 """
@@ -10,19 +10,19 @@ the thread that started it.
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
-from collections import defaultdict
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Annotated, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Annotated, BinaryIO
 
 import msgspec
 
 from profd.daemon.errors import ProfdError
-from profd.daemon.frameworks.kineto import LIMIT_BYTES, parse, time_ns
-from profd.daemon.store.records import WindowStep
+from profd.daemon.frameworks.kineto import parse
 from profd.daemon.timerange import EVER
 
+LIMIT_BYTES = 1 << 31
+_PART_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
 # A later time is an error, and sums with it would not fit into a run file.
@@ -60,8 +60,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     args: Details = Details()
 
 
-class Trace(msgspec.Struct, frozen=True):
-    """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from.
+class Frame(msgspec.Struct, frozen=True):
+    """What a trace has around its events: their base is in ns since the epoch.
 
     ``cupti`` is the version of CUPTI's interface as raw JSON, empty if torch did not write it.
     """
@@ -73,178 +73,71 @@ class Trace(msgspec.Struct, frozen=True):
     cupti: msgspec.Raw = msgspec.field(name="cupti_version", default=_NOTHING)
 
 
-def read_text(file: BinaryIO) -> bytes:
-    """Return the JSON in a file, unpacked; raises TraceUnreadable, also if over ``LIMIT_BYTES``."""
+def read_text(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the JSON in a file, unpacked, part by part.
+
+    Raises TraceUnreadable, also if it is larger than ``LIMIT_BYTES``.
+    """
     try:
         is_packed = file.read(2) == _GZIP_MAGIC
         file.seek(0)
-        if is_packed:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                text = unpacked.read(LIMIT_BYTES + 1)
-        else:
-            text = file.read(LIMIT_BYTES + 1)
+        unpacked: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
+        text_bytes = 0
+        while part := unpacked.read(_PART_BYTES):
+            text_bytes += len(part)
+            if text_bytes > LIMIT_BYTES:
+                what = f"the trace is larger than {LIMIT_BYTES >> 20} MiB"
+                raise TraceUnreadable(what, "take fewer steps, or leave stacks out")
+            yield part
     except (OSError, EOFError, zlib.error) as error:
         raise TraceUnreadable(f"the trace cannot be read ({error})") from error
-    if len(text) > LIMIT_BYTES:
-        what = f"the trace is larger than {LIMIT_BYTES >> 20} MiB"
-        raise TraceUnreadable(what, "take fewer steps, or leave stacks out")
-    return text
 
 
-def decode(text: bytes) -> Trace:
-    """Return the trace that JSON describes; raises TraceUnreadable."""
-    try:
-        return parse(text, Trace)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceUnreadable(
-            f"the trace is damaged ({error})", "the process may have ended while it wrote"
-        ) from error
+_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+"""Between two events, and between objects within one: only what reads as whole events is split."""
+_MOST_TRIES = 8
+_MOST_BYTES = 16 << 20
+"""The most text around the events of a trace, and of one event."""
 
 
-PYTHON_FUNCTION = "python_function"
-GPU_ANNOTATION = "gpu_user_annotation"
-ANNOTATIONS = frozenset({"user_annotation", GPU_ANNOTATION})
-# Events of torch itself: each has an id, to which work of the device is linked.
-FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
-# Calls of the driver, and the profiler's own work: linked to the operator that they were made for,
-# or to none.
-LINKED_HOST = frozenset(
-    {
-        "cuda_runtime",
-        "cuda_driver",
-        "overhead",
-        "external_correlation",
-        "xpu_runtime",
-        "glow_runtime",
-        "mtia_runtime",
-        "privateuse1_runtime",
-        "privateuse1_driver",
-    }
-)
-# Others, such as cuda_sync, are no work of a device: they say what waited for it.
-DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "collective_comm", GPU_ANNOTATION})
-_WIDENED_NS = 1
-"""By how many ns Kineto has a range on a device begin before its first kernel, and end later."""
-MEMORY = "[memory]"
-_LEFT_OUT = frozenset({
-    "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
-    "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr", "aten::_version",
-})  # fmt: skip
-"""Names that torch keeps out of its own tables."""
-_HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
-_DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
+class TraceReader:
+    """The events of a trace, in the order of the file; ``frame`` is there once all were read."""
 
-Thread = tuple[int | str, int | str]
-"""PID and thread id; the thread of work without an operator is ``NO_THREAD``."""
-NO_THREAD: Thread = ("", "")
+    frame: Frame
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events; raises TraceUnreadable."""
+        begin, rest = b"", b""
+        for part in self._parts:
+            rest += part
+            if not begin and (found := _BEGIN.search(rest)):
+                begin, rest = rest[: found.end()], rest[found.end() :]
+            events, rest = _split(rest) if begin else ([], rest)
+            yield from events
+            if len(rest) > _MOST_BYTES:
+                break
+        try:
+            self.frame = parse(begin + rest, Frame)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise TraceUnreadable(
+                f"the trace is damaged ({error})", "the process may have ended while it wrote"
+            ) from error
+        yield from self.frame.events
 
 
-class DeviceSpan(NamedTuple):
-    """Something that ran on a device, ``device`` its number and stream.
-
-    ``linked`` is the id of the operator that it was launched by, 0 for none. ``correlation`` is
-    that of the call of the driver that launched it.
-    """
-
-    name: str
-    category: str
-    device: Thread
-    start_ns: int
-    end_ns: int
-    linked: int
-    correlation: int
-
-
-class MemoryChange(NamedTuple):
-    """Bytes allocated or (below 0) freed."""
-
-    at_ns: int
-    host_bytes: int
-    device_bytes: int
-
-
-@dataclass(slots=True, eq=False)
-class HostSpan:
-    """Something that ran on a thread; ``id`` is that of an operator or range, 0 for what has none.
-
-    ``operators.nest`` fills in the last four: ``kernels_ns`` is the time of what it launched on a
-    device, ``device_ns`` with what its children launched.
-    """
-
-    name: str
-    category: str
-    thread: Thread
-    start_ns: int
-    end_ns: int
-    id: int
-    event: Event | None
-    parent: HostSpan | None = None
-    children: list[HostSpan] = field(default_factory=list)
-    kernels_ns: int = 0
-    device_ns: int = 0
-
-    @property
-    def duration_ns(self) -> int:
-        """The time with all of its calls."""
-        return self.end_ns - self.start_ns
-
-
-class Spans(NamedTuple):
-    """The content of a trace, in the order of the file; changes of memory are in order of time."""
-
-    host: list[HostSpan]
-    device: list[DeviceSpan]
-    memory: list[MemoryChange]
-
-
-def read_spans(trace: Trace) -> Spans:
-    """Return the spans on host and device in a trace, and the changes of memory."""
-    host: list[HostSpan] = []
-    device: list[DeviceSpan] = []
-    memory: list[MemoryChange] = []
-    for event in trace.events:
-        if event.name == MEMORY:
-            memory.append(_memory_change(event, trace.base_ns))
-        elif event.ph != "X" or event.name in _LEFT_OUT:
+def _split(text: bytes) -> tuple[list[Event], bytes]:
+    """Return the events that a text begins with, and the rest of it."""
+    for between in list(_BETWEEN.finditer(text))[: -_MOST_TRIES - 1 : -1]:
+        try:
+            events = parse(b"[%b]" % text[: between.start() + 1], list[Event])
+        except (msgspec.DecodeError, RecursionError):
             continue
-        elif event.cat in FRONTEND | LINKED_HOST:
-            host.append(_host_span(event, trace.base_ns))
-        elif event.cat in DEVICE:
-            device.append(_device_span(event, trace.base_ns))
-    # Calls of the driver are put on the thread of the operator that they are linked to, as torch
-    # does; others on none.
-    threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
-    for span in host:
-        if span.category in LINKED_HOST:
-            span.thread = threads.get(span.id, NO_THREAD)
-            span.id = 0
-    memory.sort(key=lambda change: change.at_ns)
-    return Spans(host, device, memory)
-
-
-def _memory_change(event: Event, base_ns: int) -> MemoryChange:
-    size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-    on_host = size if kind in _HOST_MEMORY else 0
-    on_device = size if kind in _DEVICE_MEMORY else 0
-    at_ns = base_ns + time_ns(event.ts)
-    return MemoryChange(at_ns, on_host, on_device)
-
-
-def _host_span(event: Event, base_ns: int) -> HostSpan:
-    start_ns, number = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
-    end_ns = start_ns + time_ns(event.dur)
-    thread = event.pid, event.tid
-    return HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event)
-
-
-def _device_span(event: Event, base_ns: int) -> DeviceSpan:
-    start_ns, linked = base_ns + time_ns(event.ts), whole_number(event.args.external_id)
-    end_ns = start_ns + time_ns(event.dur)
-    if event.cat == GPU_ANNOTATION:
-        # It spans work that has the same link, and would count twice.
-        start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
-    thread, correlation = (event.pid, event.tid), whole_number(event.args.correlation)
-    return DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation)
+        return events, text[between.end() :]
+    return [], text
 
 
 def whole_number(raw: msgspec.Raw) -> int:
@@ -254,26 +147,3 @@ def whole_number(raw: msgspec.Raw) -> int:
     except ValueError:
         return 0
     return number if abs(number) < 1 << 53 else 0
-
-
-MARKED_STEP = "ProfilerStep#"
-_OPTIMIZER = "Optimizer.step#"
-
-
-def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
-    """Return the whole steps in order of time, the first from ``begun_ns`` if that is given."""
-    marked = sorted(
-        WindowStep(span.start_ns, span.end_ns)
-        for span in spans.host
-        if span.name.startswith(MARKED_STEP)
-    )
-    if marked:
-        return tuple(marked)
-    updates: defaultdict[str, list[int]] = defaultdict(list)
-    for span in spans.host:
-        if span.name.startswith(_OPTIMIZER):
-            updates[span.name].append(span.end_ns)
-    # Of several optimizers, the one that updates most often.
-    busiest: list[int] = max(updates.values(), key=len, default=[])
-    ends = [*([] if begun_ns is None else [begun_ns]), *sorted(busiest)]
-    return tuple(WindowStep(start, end) for start, end in pairwise(ends))

@@ -16,7 +16,8 @@ from support.kinetotraces import by_name
 from support.waiting import DEADLINE_S
 
 from profd.daemon.windows.operators import Operators, Totals, sum_up
-from profd.daemon.windows.trace import decode, read_spans
+from profd.daemon.windows.spans import Spans
+from profd.daemon.windows.trace import TraceReader
 
 TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")
 COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes")
@@ -59,7 +60,8 @@ def test_every_operator_has_the_numbers_of_torch(tmp_path: Path) -> None:
     )
     for model in MODELS:
         tables = msgspec.json.decode((tmp_path / f"{model}.tables.json").read_bytes(), type=Tables)
-        operators = sum_up(read_spans(decode((tmp_path / f"{model}.trace.json").read_bytes())))
+        text = (tmp_path / f"{model}.trace.json").read_bytes()
+        operators = sum_up(Spans(TraceReader([text])))
         compare(by_name(operators), tables.by_name)
         compare(operators, tables.by_shape)
 

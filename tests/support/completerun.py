@@ -100,7 +100,7 @@ def _operator(name: str, calls: int, *times_us: int) -> OperatorTotals:
     shapes = "[]" if is_annotation else "[[32, 64, 8, 8]]"
     self_cpu, cpu, self_cuda, cuda = (time_us * MICROSECOND_NS for time_us in times_us)
     times_ns = (self_cpu, cpu, self_cuda, cuda)
-    return OperatorTotals(name, "cpu", is_annotation, shapes, calls, *times_ns, 0, 0, 0, 0, 0)
+    return OperatorTotals(name, "cpu", is_annotation, shapes, calls, *times_ns, 0, 0, 0, 0)
 
 
 def _output() -> Record:

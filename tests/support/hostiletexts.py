@@ -61,7 +61,7 @@ def write_run(path: Path) -> Path:
 
 
 def _window(at_ns: int) -> records.WindowTaken:
-    operator = records.OperatorTotals(EVIL, "cpu", False, EVIL, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0)
+    operator = records.OperatorTotals(EVIL, "cpu", False, EVIL, 1, 2, 3, 0, 0, 0, 0, 0, 0)
     end_ns = at_ns + SECOND_NS
     return records.WindowTaken(
         synthetic.MAIN, end_ns, EVIL, at_ns, start_ns=at_ns, end_ns=end_ns, operators=(operator,)

@@ -10,7 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from profd.daemon.windows.operators import OperatorKey, Operators, Totals, sum_up
-from profd.daemon.windows.trace import Spans, decode, read_spans
+from profd.daemon.windows.spans import Spans
+from profd.daemon.windows.trace import TraceReader
 
 MEMORY_THREAD = 9
 Script = TypeVar("Script", bound="TraceScript")
@@ -78,7 +79,7 @@ class TraceScript:
         return msgspec.json.encode({"baseTimeNanoseconds": 0, "traceEvents": self.events})
 
     def spans(self) -> Spans:
-        return read_spans(decode(self.text()))
+        return Spans(TraceReader([self.text()]))
 
     def totals(self) -> dict[str, Totals]:
         """Return what it sums up to, by ``name@device``."""

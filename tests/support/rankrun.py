@@ -32,7 +32,7 @@ def operator(
     """Return an operator whose total times are twice its own."""
     cpu, cuda = 1000 * self_cpu_us, 1000 * self_cuda_us
     return OperatorTotals(
-        name, "cpu", False, shapes, calls, cpu, 2 * cpu, cuda, 2 * cuda, 0, 0, 2048, 4096, 0
+        name, "cpu", False, shapes, calls, cpu, 2 * cpu, cuda, 2 * cuda, 0, 0, 2048, 4096
     )
 
 
@@ -41,7 +41,7 @@ OPERATORS = (
     operator("aten::conv2d", "[[8, 64, 16, 16]]", 6, 2_500, 6_000),
     operator("aten::addmm", "[[8, 512]]", 2, 400, 100),
     OperatorTotals(
-        "implicit_gemm", "cuda", False, "[]", 11, 0, 0, 15_100_000, 15_100_000, 0, 0, 0, 0, 0
+        "implicit_gemm", "cuda", False, "[]", 11, 0, 0, 15_100_000, 15_100_000, 0, 0, 0, 0
     ),
 )
 

@@ -102,7 +102,7 @@ def _window(chance: random.Random, number: int, conv_ms: float) -> records.Recor
     operators = (
         operator("aten::conv2d", conv_ms * chance.gauss(1, 0.02)),
         operator("aten::addmm", 2.0 * chance.gauss(1, 0.02)),
-        OperatorTotals("ProfilerStep#7", "cpu", True, "[]", 1, 10**9, 10**9, 0, 0, 0, 0, 0, 0, 0),
+        OperatorTotals("ProfilerStep#7", "cpu", True, "[]", 1, 10**9, 10**9, 0, 0, 0, 0, 0, 0),
     )
     steps = (records.WindowStep(from_ns, middle_ns), records.WindowStep(middle_ns, to_ns))
     return records.WindowTaken(
@@ -113,4 +113,4 @@ def _window(chance: random.Random, number: int, conv_ms: float) -> records.Recor
 def operator(name: str, self_cpu_ms: float) -> OperatorTotals:
     """Return an operator with its own CPU time a step, over all steps of a window."""
     own_ns = round(self_cpu_ms * MILLISECOND_NS * WINDOW_STEPS)
-    return OperatorTotals(name, "cpu", False, "[[8, 3]]", 4, own_ns, own_ns, 0, 0, 0, 0, 0, 0, 0)
+    return OperatorTotals(name, "cpu", False, "[[8, 3]]", 4, own_ns, own_ns, 0, 0, 0, 0, 0, 0)

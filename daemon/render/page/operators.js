@@ -74,7 +74,6 @@ function operatorColumns(rows, byShape) {
     numberColumn("# of Calls", "calls", grouped),
     ...(byShape ? [longColumn("Input Shapes", "input_shapes", "code")] : []),
     ...(has("issuer") ? [longColumn("From (samples)", "issuer", "code")] : []),
-    ...(has("flops") ? [numberColumn("Total MFLOPs", "flops", (flops) => (flops ? (flops / 1e6).toFixed(3) : UNKNOWN))] : []),
   ];
 }
 

@@ -37,7 +37,7 @@ def operator(
     name: str, shape: str, cpu_ms: int, cuda_ms: int = 0, device: str = "cpu", note: bool = False
 ) -> OperatorTotals:
     own = (cpu_ms * MS, 2 * cpu_ms * MS, cuda_ms * MS, cuda_ms * MS)
-    return OperatorTotals(name, device, note, shape, 3, *own, 0, 0, 0, 0, 0)
+    return OperatorTotals(name, device, note, shape, 3, *own, 0, 0, 0, 0)
 
 
 CONVOLUTION = (operator("aten::conv2d", "[8, 3]", 20), operator("aten::conv2d", "[8, 6]", 30))

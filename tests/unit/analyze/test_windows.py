@@ -209,7 +209,7 @@ def cost(
 
 def operator(name: str, calls: int = 1, cuda_us: int = 0, device: str = "cpu") -> OperatorTotals:
     return OperatorTotals(
-        name, device, False, "[]", calls, 0, 0, 1000 * cuda_us, 1000 * cuda_us, 0, 0, 0, 0, 0
+        name, device, False, "[]", calls, 0, 0, 1000 * cuda_us, 1000 * cuda_us, 0, 0, 0, 0
     )
 
 

@@ -28,7 +28,7 @@ OTHER = "void at::native::vectorized_elementwise_kernel<4>"
 
 def kernel(name: str, time_ms: int, device: str = "cuda") -> OperatorTotals:
     time_ns = time_ms * MILLISECOND_NS
-    return OperatorTotals(name, device, False, "[]", 10, 0, 0, time_ns, time_ns, 0, 0, 0, 0, 0)
+    return OperatorTotals(name, device, False, "[]", 10, 0, 0, time_ns, time_ns, 0, 0, 0, 0)
 
 
 def window(*kernels: OperatorTotals, second: int = 10, error: str = "") -> WindowTaken:

@@ -105,9 +105,9 @@ def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
 
 
 ADD = records.OperatorTotals(
-    "aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24
+    "aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6
 )
-STEP = records.OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
+STEP = records.OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0)
 TAKEN = records.WindowTaken(
     MAIN,
     at_ns=STARTED_NS + 9,

@@ -14,16 +14,16 @@ import pytest
 from support.cudatraces import PID, CudaScript
 
 from profd.daemon.store.records import COLLECTIVE, HostGap, WindowGpu, WindowWait
-from profd.daemon.windows import reduction, trace
-from profd.daemon.windows.completeness import launches_of
+from profd.daemon.windows import reduction
 from profd.daemon.windows.reduction import gpu_times, waits_of
+from profd.daemon.windows.spans import Spans
+from profd.daemon.windows.trace import TraceReader
 
 DATA = Path(__file__).parents[2] / "data"
 
 
 def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
-    spans = script.spans()
-    gpus, found = gpu_times(spans, launches_of(spans))
+    gpus, found = gpu_times(script.spans())
     return list(gpus), list(found)
 
 
@@ -145,8 +145,7 @@ def test_windows_of_a_real_gpu_have_the_idle_time_that_a_sweep_of_their_events_f
     name: str, idle: float, host: float
 ) -> None:
     text = gzip.decompress((DATA / f"h200_{name}.json.gz").read_bytes())
-    spans = trace.read_spans(trace.decode(text))
-    (gpu,), _ = gpu_times(spans, launches_of(spans))
+    (gpu,), _ = gpu_times(Spans(TraceReader([text])))
     events = [
         (round(1000 * one["ts"]), round(1000 * one["dur"]), one)
         for one in json.loads(text)["traceEvents"]

@@ -225,7 +225,7 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         operators = tuple(
             OperatorTotals(
-                name, "cpu", False, shapes, calls, self_ms * MS, total_ms * MS, 0, 0, 0, 0, 0, 0, 0
+                name, "cpu", False, shapes, calls, self_ms * MS, total_ms * MS, 0, 0, 0, 0, 0, 0
             )
             for name, shapes, calls, self_ms, total_ms in (
                 ("aten::add", "[[2]]", 300, 30, 30),
