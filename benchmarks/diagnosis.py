@@ -1,9 +1,8 @@
 """Whether profd finds what is wrong with training programs of other people's kind: those of
-``benchmarks/corpus``.
+``benchmarks/findings/corpus``.
 
-Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45]
-[--apart] [--print-only] [--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes
-its section of ``docs/measurements.md``. Each program runs with its cause and at the same time
+Run on a quiet machine: ``python benchmarks/diagnosis.py [--seconds 45] [--apart] [--print-only]
+[--keep FOLDER] [PROGRAM ...]``, about a minute a program; writes its section of ``docs/measurements.md``. Each program runs with its cause and at the same time
 without it. An attach to the first has to name a line that the program marks; the second is a
 healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that
 have changed are tried on it.
@@ -35,8 +34,8 @@ from proportions import most
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.units import percent
 
-CORPUS = Path(__file__).parent / "corpus"
-PARTS = ("open", "held_back", "complaints", "kinds")
+CORPUS = Path(__file__).parent / "findings" / "corpus" / "programs"
+PACKAGES = ("keras", "optree", "lightgbm")
 HEALTHY = "Nothing is planted"
 MARK = "# planted"
 OTHER = "other"
@@ -75,8 +74,8 @@ class Program(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The part of the corpus and the name of the file."""
-        return f"{self.path.parent.name}/{self.path.stem}"
+        """The name of its file."""
+        return self.path.stem
 
     @property
     def rank(self) -> int | None:
@@ -343,7 +342,6 @@ def _holds(programs: Sequence[Program]) -> list[str]:
 def main() -> None:
     """Run the programs, print the table and write it down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=PARTS, help="only the programs of one part")
     parser.add_argument("--seconds", type=float, default=45.0)
     parser.add_argument(
         "--keep", type=Path, help="a folder of recordings, which are made where they are not there"
@@ -352,22 +350,15 @@ def main() -> None:
         "--apart", action="store_true", help="attach to a program first, and to its twin then"
     )
     parser.add_argument("--print-only", action="store_true")
-    parser.add_argument(
-        "--section", help="write one of the programs that are named, with this in its title"
-    )
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
-    paths = [
-        path
-        for part in PARTS
-        if options.part in (None, part)
-        for path in sorted((CORPUS / part).glob("*.py"))
-    ]
+    paths = sorted(CORPUS.glob("*.py"))
     unknown = set(options.programs) - {path.stem for path in paths}
     if unknown:
         sys.exit(f"there are no programs {', '.join(sorted(unknown))}")
     cache = Path(platformdirs.user_cache_dir("profd")) / "benchmarks"
-    python, programs = make_environment(cache).python, []
+    python = make_environment(cache, "corpus", PACKAGES).python
+    programs = []
     with tempfile.TemporaryDirectory() as name:
         for path in paths:
             if options.programs and path.stem not in options.programs:
@@ -390,12 +381,10 @@ def main() -> None:
             )
     lines = table(programs)
     print("\n".join(lines))
-    if not options.print_only and (options.section or not options.programs):
-        part = options.section or (f"{options.part.replace('_', ' ')} part" if options.part else "")
-        part = f" ({part})" if part else ""
+    if not options.print_only and not options.programs:
         method = (
             f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program "
-            f"of `benchmarks/corpus`{part} and to its twin without the planted cause, which runs "
+            "of `benchmarks/findings/corpus` and to its twin without the planted cause, which runs "
             f"{'afterwards' if options.apart else 'at the same time'}. Load: that of the machine at "
             "the end of each. Cause: the first finding, remarks included and behind all "
             "warnings, that names a line which the program marks. Share: the part of the time "
@@ -404,7 +393,7 @@ def main() -> None:
             "distribution, at 95 %. Other: the time with neither a phase nor a name in the "
             "summary."
         )
-        write_section(f"Diagnosis of programs of other people's kind{part}", method, lines)
+        write_section("Diagnosis of programs of other people's kind", method, lines)
 
 
 if __name__ == "__main__":

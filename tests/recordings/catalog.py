@@ -78,10 +78,10 @@ def kind(
     *options: str,
     seconds: float = SECONDS,
     rate_hz: int = 50,
-    folder: str = "kinds",
 ) -> Program:
-    """Return a program of a folder of ``benchmarks/corpus`` with a cause that a rule names; "" where it has none."""
-    words = (str(BENCHMARKS / "corpus" / folder / f"{name}.py"), "DIARY", *options)
+    """Return a program of ``benchmarks/findings/corpus`` with a cause that a rule names; "" where it has none."""
+    program = BENCHMARKS / "findings" / "corpus" / "programs" / f"{name}.py"
+    words = (str(program), "DIARY", *options)
     return Program(words, lambda file, _: diaries.of_corpus(file, rule), seconds, rate_hz)
 
 
@@ -124,14 +124,13 @@ KINDS = {
     "board_redraws": "interpreter-lock",
     "night_shift": "interpreter-lock",
     "full_cores": "input-bound-saturated",
-}
-"""The programs of ``benchmarks/corpus/kinds`` by the rule that names their cause. That with Keras needs keras and optree."""
-
-COMPLAINTS = {
     "percnn_retained_graph": "graphs-again",
     "runoff_debug_strings": "overhead",
 }
-"""Those of ``benchmarks/corpus/complaints`` that are recorded."""
+"""The programs of ``benchmarks/findings/corpus`` that are recorded as the others, by the rule that names their cause.
+
+That with Keras needs keras and optree.
+"""
 
 HANGS = {
     "joined_writer": "child process",
@@ -161,8 +160,6 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     **{f"kind-{name}-mended": kind(name, "", "--mended") for name in KINDS},
     "kind-caption_records": kind("caption_records", "copied-pages", seconds=75.0, rate_hz=10),
     "kind-caption_records-mended": kind("caption_records", "", "--mended", seconds=75.0, rate_hz=10),
-    **{f"kind-{name}": kind(name, rule, folder="complaints") for name, rule in COMPLAINTS.items()},
-    **{f"kind-{name}-mended": kind(name, "", "--mended", folder="complaints") for name in COMPLAINTS},
     "kind-lgbm_tides": kind("lgbm_tides", ""),
     **{f"hang-{name}": hanging(name) for name in HANGS},
     **{f"hang-{name}-mended": hanging(name, "--mended") for name in HANGS},

@@ -45,7 +45,7 @@ def of_steps(file: Path) -> Diary:
 
 
 def of_corpus(file: Path, rule: str) -> Diary:
-    """Return the diary of a program of ``benchmarks/corpus``: a line for each step, the last may be half written."""
+    """Return the diary of a program of ``benchmarks/findings/corpus``: a line for each step, the last may be half written."""
     rows = [tuple(map(int, line.split())) for line in file.read_text().splitlines()[:-1]]
     steps = tuple((at_ns, made) for at_ns, made, _ in rows)
     spent = tuple((at_ns, planted_ns) for at_ns, _, planted_ns in rows if planted_ns)
