@@ -53,19 +53,16 @@ check: .venv/dev-installed ## check format, lint, types, layers and documentatio
 docs: .venv/dev-installed ## build the documentation as a site: build/docs/index.html
 	$(BIN)/mkdocs build --strict
 
-bench: .venv/dev-installed ## measure cost on a quiet machine, about 55 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+bench: .venv/dev-installed ## measure cost on a quiet machine, about 50 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
 	$(BIN)/python benchmarks/startup.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/throughput.py --minutes 4 $(BENCH_ARGS)
 	$(BIN)/python benchmarks/many_threads.py --rounds 10 $(BENCH_ARGS)
-	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/dashboard.py --attach 60
-	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/gpu_cost.py
 
-truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 95 minutes; writes docs/measurements.md
-	$(BIN)/python benchmarks/agreement.py
+truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 85 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/calibration.py --cases 200
 	$(BIN)/python benchmarks/simulations.py
 	$(BIN)/python benchmarks/phases.py

@@ -1,110 +1,225 @@
-"""Measures whether a stopped job has its rank, process, operation and line named, and a healthy job
-no alarm.
+"""Measures whether a stopped gloo job has its rank, process, operation and line named, and a healthy
+job no alarm.
 
-    python benchmarks/collectives.py [--part PART] [--jobs N] [--quick]
+    python benchmarks/collectives.py [--jobs N] [--quick]
 
-Parts: ``gloo`` (real jobs of 2 to 4 ranks, by their stacks alone, 12 minutes), ``simulated`` (2 to
-64 ranks on a clock of their own, whose RAS service is the stand-in of ``tests/support/ras.py``,
-asked by profd's client over TCP), ``healthy`` (real, 8 minutes), ``client`` (cost, and broken
-answers), ``stragglers`` (recorded). Each writes a section of
-``docs/measurements.md``, and ends with 1 where something was not so.
+Real jobs of 2 to 4 ranks, by their stacks alone: stopped ones take 12 minutes, healthy ones 8.
+Each of both writes its section of ``docs/measurements.md``, unless quick; ends with 1 where
+something was not so. Jobs with NCCL's counts are simulated by ``tests/unit/collectives``.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import random
 import signal
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
+
+import load
+from measurements import write_section
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from gloojobs import LONG_S, Stop, go_on_gloo, stop_gloo
-from measurements import write_section
-from rasanswers import client_cost, fuzz, fuzz_wire
-from simulatedjobs import HEALTHY, go_on_simulated, stop_simulated
-from support import jobruns
-from support.findingruns import diagnose
-from support.ras import RasServer, job_of
+from support import jobsim
+from support.sessions import begin_session
 
-from profd.daemon.findings.ranks import straggler
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.session.session import RunningSession
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import HangReport
 
-GLOO_KINDS = ("mismatch", "checkpoint", "debugger", "loader", "killed", "skipped")
-GLOO_SIZES = (2, 3, 4)
-KINDS = ("mismatch", "checkpoint", "debugger", "loader", "killed", "link", "skipped")
-SIZES = (2, 4, 8, 16, 32, 64)
-HEALTHY_GLOO = ("compile", "evaluation", "uneven", "slow-start", "checkpointing", "none")
+KINDS = ("mismatch", "checkpoint", "debugger", "loader", "killed", "skipped")
+SIZES = (2, 3, 4)
+HEALTHY = ("compile", "evaluation", "uneven", "slow-start", "checkpointing", "none")
+WITHIN_S = 45.0
+LONG_S = 50.0
+"""How long a slow part of a healthy gloo job takes."""
 
 
-def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
-    """Have ranks of recorded jobs be slow in backward, on GPUs or not, by the readings alone.
+class Stop(NamedTuple):
+    """What was said of a planted stop; ``wrong`` says what of it is not so, or is empty."""
 
-    And none.
+    kind: str
+    size: int
+    after_s: float | None
+    wrong: str
+    text: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it was reported in time, and nothing of it is wrong."""
+        return self.after_s is not None and self.after_s <= WITHIN_S and not self.wrong
+
+
+class Job(NamedTuple):
+    """A gloo job that runs: the shell that started the ranks, and what they print."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+
+
+@contextmanager
+def gloo_job(kind: str, size: int, planted: int, seconds: float) -> Iterator[Job]:
+    """Run a job; its ranks are children of a shell that keeps their standard input open."""
+    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        os.mkfifo(f"{name}/pipe")
+        os.mkfifo(f"{name}/stdin")
+        words = " ".join(load.command("desync", kind, planted, seconds, name))
+        ranks = [f"RANK={rank} {words} <&3 2>{name}/{rank}.err &" for rank in range(size)]
+        script = f"exec 3<>{name}/stdin; {' '.join(ranks)} wait"
+        own = {
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
+        environment = {**os.environ, **own}
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=environment,
+        )
+        try:
+            yield Job(process, Path(name))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def stop_gloo(case: tuple[str, int]) -> Stop:
+    """Have a real job stop, and see what is said of it."""
+    kind, size = case
+    planted = size - 1
+    with gloo_job(kind, size, planted, 0) as job:
+        load.wait_ready(job.process)
+        session = begin_session(job.process.pid, hang_after_s=30.0)
+        assert job.process.stdout is not None
+        stopped_ns = next(
+            int(line.split()[1]) for line in job.process.stdout if line.startswith("stops ")
+        )
+        pids = {rank.rank: rank.pid for rank in read_ranks(session) if rank.rank is not None}
+        found = wait_for_hang(session, 70)
+        session.end()
+        session.wait_closed(60)
+        if found is None:
+            return Stop(kind, size, None, "no hang was found", "")
+        at_ns, text, report = found
+    return Stop(
+        kind,
+        size,
+        (at_ns - stopped_ns) / SECOND_NS,
+        judge(kind, size, planted, report, text, pids),
+        text,
+    )
+
+
+def read_ranks(session: RunningSession) -> list[jobsim.Named]:
+    """Return the ranks that a run has."""
+    with RunReader(session.run_file) as reader:
+        return [
+            jobsim.Named(row.rank, row.pid)
+            for row in reader.processes.values()
+            if row.role == "main"
+        ]
+
+
+def wait_for_hang(session: RunningSession, within_s: float) -> tuple[int, str, HangReport] | None:
+    """Return when a hang was reported, its text and its report; None where there was none."""
+    deadline_s = time.monotonic() + within_s
+    while time.monotonic() < deadline_s:
+        with RunReader(session.run_file) as reader:
+            if found := reader.hangs():
+                return found[0].at_ns, found[0].text, found[0].report
+        time.sleep(0.5)
+    return None
+
+
+OPERATION = {
+    "mismatch": ("all_reduce", "broadcast", "all_gather"),
+    "skipped": ("barrier", "all_reduce"),
+}
+PLACE = {
+    "checkpoint": "save",
+    "debugger": "desync.py",
+    "loader": "desync.py",
+    "killed": "",
+    "mismatch": "",
+    "skipped": "",
+}
+
+
+def judge(
+    kind: str, size: int, planted: int, report: HangReport, text: str, pids: dict[int, int]
+) -> str:
+    """Return what is wrong with a report of a real job; empty where all is right.
+
+    Where two ranks wait in different collectives nobody can say which of them is wrong: then both
+    are named.
     """
-    chance, named, wrong, blamed = random.Random(4), 0, 0, 0
-    runs = 4 if quick else 20
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(2 * runs):
-            size, has_gpu, is_healthy = chance.choice((2, 3, 4, 8)), number % 2 == 0, number >= runs
-            slow = None if is_healthy else chance.randrange(size)
-            surplus = chance.uniform(0.15, 0.4)
-            ranks = [
-                straggling(chance, surplus if rank == slow else 0.0, has_gpu=has_gpu)
-                for rank in range(size)
-            ]
-            devices = [jobruns.gpu_seen(rank) for rank in range(size)] if has_gpu else []
-            found = diagnose(
-                jobruns.write_job(
-                    Path(folder) / f"{number}.profd", *ranks, seconds=60, more=devices
-                ),
-                straggler,
+    named = {one.rank for one in report.behind}
+    may_be = {0, 1} if size == 2 and kind in ("mismatch", "skipped") else {planted}
+    if not named or named != may_be:
+        return f"named {sorted(named, key=str)}, not {sorted(may_be)}"
+    mine = next(one for one in report.behind if one.rank == planted)
+    if mine.pid != pids[planted]:
+        return f"pid {mine.pid}, not {pids[planted]}"
+    if kind == "killed":
+        # Its parent took its status, and may have done so before profd could read it.
+        is_said = "SIGKILL" in mine.state or "ended" in mine.state
+        return "" if is_said and "desync.py" in text else f"no end or no line: {mine.state}"
+    if mine.operation not in OPERATION.get(kind, ("all_reduce",)):
+        return f"operation {mine.operation}"
+    return "" if "desync.py:" in mine.place and PLACE[kind] in mine.place else f"place {mine.place}"
+
+
+def go_on_gloo(case: tuple[int, str]) -> list[str]:
+    """Run a real job with a slow part, and return the alarms."""
+    number, kind = case
+    size = 2 + number % 3
+    with gloo_job(kind, size, number % size, LONG_S) as job:
+        session = begin_session(job.process.pid, hang_after_s=30.0)
+        code = job.process.wait(400)
+        session.wait_closed(60)
+        if code != 0 or any(
+            path.stat().st_size
+            for path in job.folder.glob("*.err")
+            if b"Error" in path.read_bytes()
+        ):
+            sys.exit(
+                f"{kind}: the job failed: "
+                f"{[path.read_text()[-300:] for path in job.folder.glob('*.err')]}"
             )
-            rank = found.evidence.selection.rank if found else None
-            named += slow is not None and rank == slow
-            wrong += slow is not None and rank is not None and rank != slow
-            blamed += is_healthy and rank is not None
-    lines = [
-        "Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' multiprocessors "
-        f"at work), one rank slow in backward by 15 to 40 % of a step: named in {named} of "
-        f"{runs}, another in {wrong}. Healthy: {runs}, with a rank named: {blamed}."
-    ]
-    return lines, named == runs and not wrong and not blamed
+        with RunReader(session.run_file) as reader:
+            return [hang.text for hang in reader.hangs()]
 
 
-def straggling(chance: random.Random, surplus: float, *, has_gpu: bool) -> jobruns.Rank:
-    """Return a rank that works longer in backward by a share of a step.
-
-    Its readings vary as real ones do.
-    """
-    forward = 100 + chance.randrange(-8, 9)
-    base = 0.42 if has_gpu else 0.35
-    values = [min(max(base + surplus + chance.gauss(0, 0.05), 0.0), 1.0) for _ in range(60)]
-    work = ((jobruns.LOAD, 100), (jobruns.FORWARD, forward))
-    if has_gpu:
-        return jobruns.Rank(*work, cores=1.0, active=values)
-    return jobruns.Rank(*work, cores=statistics.fmean(values))
-
-
-def part_gloo(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
+def stopped(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     """Plant stops in real jobs."""
-    cases = [
-        (kind, size) for kind in GLOO_KINDS for size in (GLOO_SIZES[:1] if quick else GLOO_SIZES)
-    ]
+    cases = [(kind, size) for kind in KINDS for size in (SIZES[:1] if quick else SIZES)]
     with ThreadPoolExecutor(jobs) as pool:
         stops = list(map(show, pool.map(stop_gloo, cases)))
     return table(stops), all(one.is_right for one in stops)
 
 
-def part_healthy(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
+def healthy(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     """Run real jobs that are healthy."""
-    cases = list(enumerate(HEALTHY_GLOO * (1 if quick else 2)))
+    cases = list(enumerate(HEALTHY * (1 if quick else 2)))
     alarms = 0
     with ThreadPoolExecutor(jobs) as pool:
         for (_, kind), found in zip(cases, pool.map(go_on_gloo, cases), strict=True):
@@ -113,44 +228,6 @@ def part_healthy(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     return [
         f"Healthy gloo jobs of 2 to 4 ranks, slow for {LONG_S:g} s: {len(cases)}, alarms: {alarms}."
     ], alarms == 0
-
-
-def part_simulated(_: int, *, quick: bool) -> tuple[list[str], bool]:
-    """Plant stops in simulated jobs, and run healthy ones."""
-    sizes = SIZES[:2] if quick else SIZES
-    cases = [(kind, size, seed) for seed, kind in enumerate(KINDS) for size in sizes]
-    stops = [
-        show(asyncio.run(stop_simulated(kind, size, seed + size))) for kind, size, seed in cases
-    ]
-    alarms = asked = runs = 0
-    for seed in range(16 if quick else 192):
-        kind, size = list(HEALTHY)[seed % len(HEALTHY)], SIZES[seed // len(HEALTHY) % len(SIZES)]
-        found, questions = asyncio.run(go_on_simulated(kind, size, seed))
-        if found:
-            print(f"healthy {kind} {size}: {found}", flush=True)
-        alarms, asked, runs = alarms + len(found), asked + questions, runs + 1
-    lines = [
-        *table(stops),
-        "",
-        f"Healthy simulated jobs: {runs}, alarms: {alarms}; RAS was asked {asked} times in them.",
-    ]
-    return lines, all(one.is_right for one in stops) and not alarms
-
-
-def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
-    """Measure the client's cost, and give it broken answers."""
-    cost_s = client_cost()
-    taken, refused, longest_s = fuzz(1_000 if quick else 100_000)
-    wire_taken, wire_refused, wire_s = fuzz_wire(200 if quick else 5_000)
-    lines = [
-        f"One question on a job of 64 ranks: {1e3 * cost_s:.2f} ms of CPU time. It is asked in a "
-        "hang alone.",
-        "",
-        f"Broken answers parsed: {taken + refused}, no traceback; {taken} were taken as a status, "
-        f"the longest took {1e3 * longest_s:.1f} ms. Over TCP: {wire_taken + wire_refused}, the "
-        f"longest {1e3 * wire_s:.1f} ms.",
-    ]
-    return lines, cost_s <= 0.01
 
 
 def table(stops: Sequence[Stop]) -> list[str]:
@@ -180,38 +257,24 @@ def show(one: Stop) -> Stop:
     return one
 
 
-PARTS = {
-    "gloo": part_gloo,
-    "healthy": part_healthy,
-    "simulated": part_simulated,
-    "client": part_client,
-    "stragglers": part_stragglers,
-}
+PARTS = {"gloo": stopped, "healthy": healthy}
 
 
 def main() -> int:
-    """Run the parts, and write their sections; returns the exit code."""
+    """Run both parts, and write their sections; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--part", choices=PARTS, action="append", help="only this one")
-    parser.add_argument("--jobs", type=int, default=3, help="real jobs at once [3]")
+    parser.add_argument("--jobs", type=int, default=3, help="jobs at once [3]")
     parser.add_argument("--quick", action="store_true", help="few of each, written nowhere")
-    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        with RasServer([job_of(options.serve)]) as server:
-            print(server.port, flush=True)
-            signal.pause()
     is_right = True
     with tempfile.TemporaryDirectory() as home:
         os.environ["PROFD_HOME"] = home
-        for name in options.part or PARTS:
-            lines, held = PARTS[name](options.jobs, quick=options.quick)
+        for name, part in PARTS.items():
+            lines, held = part(options.jobs, quick=options.quick)
             print("\n".join(lines), flush=True)
             is_right = is_right and held
             if not options.quick:
-                write_section(
-                    f"Collectives: {name}", f"`benchmarks/collectives.py --part {name}`.", lines
-                )
+                write_section(f"Collectives: {name}", "`benchmarks/collectives.py`.", lines)
     return 0 if is_right else 1
 
 

@@ -23,8 +23,11 @@ from fuzzschemas import change_schema
 from mutations import HOSTILE_VALUES, mutate, mutate_values
 from support import synthetic
 from support.kinetotraces import TraceScript
+from support.ras import answer_in_json, job_of
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collectives.desync import compare
+from profd.daemon.collectives.status import BadAnswer, parse
 from profd.daemon.errors import ProfdError
 from profd.daemon.interpreter.memory import mapped_files
 from profd.daemon.naming import is_profd, script_name
@@ -105,6 +108,9 @@ def subjects(folder: Path) -> dict[str, Subject]:
     def requested(data: bytes) -> None:
         msgspec.json.decode(data, type=Request)
 
+    def answered(data: bytes) -> None:
+        compare(parse(_answer()), parse(data))
+
     misread = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
     return {
         "run-bytes": run_files(lambda folder, data, chance: mutate(data, chance)),
@@ -121,6 +127,8 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "traces": Subject([_trace()], once(reduced), (ProfdError,)),
         "trace-values": Subject([_trace()], once(reduced), (ProfdError,), mutate_values),
         "datagrams": Subject(_datagrams(), once(kineto.decode), ()),
+        "answers": Subject([_answer()], once(answered), (BadAnswer,)),
+        "answer-values": Subject([_answer()], once(answered), (BadAnswer,), mutate_values),
         "control": Subject(_requests(), once(requested), misread),
         "control-values": Subject(_requests(), once(requested), misread, mutate_values),
     }
@@ -305,6 +313,13 @@ def _datagrams() -> list[bytes]:
         context,
         kineto.encode("req", (2).to_bytes(4, "little") + (1).to_bytes(4, "little") * 5),
     ]
+
+
+def _answer() -> bytes:
+    """Return what NCCL's RAS says of two communicators, one of them with a rank behind."""
+    job = job_of(16, per_host=8)
+    job.launch("AllGather", but=[3])
+    return answer_in_json([job, job_of(8)])
 
 
 def _requests() -> list[bytes]:

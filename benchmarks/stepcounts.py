@@ -1,7 +1,7 @@
 """How true steps are: programs with loops of many forms, recorded by real sessions, against their
 own diaries.
 
-``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds
+``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,timm_train] [--seconds
 30] [--at-once 8] [--rounds 1] [--busy] [--frameworks] [--print-only]``, about 20 minutes; writes
 its section of ``docs/measurements.md``, another one for ``--busy``. The programs are those of
 ``loads/steploops``, ``loads/publicloops`` and ``tests/programs/steploops``, under each Python of

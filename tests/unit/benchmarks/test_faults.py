@@ -9,15 +9,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import churn
 import pytest
 from kills import Kill, wrong_links
 from many_threads import Ended, StateWatch, failures
 from steps import Took
-from support import synthetic
 from support.folders import ROOT
-
-from profd.daemon.store.reader import RunReader
 
 EVERY = {
     "writer": 43,
@@ -48,16 +44,6 @@ def test_what_must_hold_after_a_fault_holds(subject: str) -> None:
     assert outcome["failures"] == []
     assert outcome["faults"] >= 3
     assert done.returncode == 0
-
-
-def test_churn_counts_long_lived_processes_and_those_with_samples(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=20, workers=2)) as reader:
-        seen = churn.see(reader, 0.1, 0.05)
-    assert seen.main_share == pytest.approx(1.0)
-    assert (seen.processes, seen.long_lived, seen.sampled, seen.errors) == (3, 3, 3, 0)
-    assert seen.is_whole
-    assert not seen._replace(main_share=0.98).is_whole
-    assert not seen._replace(sampled=2).is_whole
 
 
 def test_a_wrong_link_is_seen(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fuzzsubjects import subjects
 from mutations import mutate, mutate_values
 
 CASES, READERS_OF_RUNS = 40, 8
-OF_JSON = ("recording", "dump", "trace", "control")
+OF_JSON = ("recording", "dump", "trace", "answer", "control")
 SUBJECTS = (
     *(
         "run-bytes",
@@ -24,6 +24,7 @@ SUBJECTS = (
         "sources",
         "traces",
         "datagrams",
+        "answers",
     ),
     "control",
     *(f"{name}-values" for name in OF_JSON),

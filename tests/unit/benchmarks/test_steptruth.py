@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stepscreen import Shown, lateness
 from steptruth import Diary
 
 from profd.daemon.store.rows import PointRow
@@ -53,38 +52,3 @@ def test_a_diary_that_is_cut_off_or_empty_tells_what_it_has(tmp_path: Path) -> N
     assert list(Diary(path).steps.ended_ns) == [100]
     assert diary(tmp_path).is_empty
     assert Diary(tmp_path / "none").is_empty
-
-
-BEGIN_NS = 1_000_000_000_000
-
-
-def at(seconds: float) -> int:
-    return BEGIN_NS + round(seconds * 1e9)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "step", "late_s"),
-    [
-        (15.05, 150, 0.0),
-        (15.05, 151, 0.0),
-        (15.05, 148, 0.15),  # 149 ended 0.15 s before
-        (15.05, 130, 1.95),
-        (15.05, 170, 1.85),
-        (25.0, 200, 0.0),
-        (
-            25.0,
-            210,
-            1.8,
-        ),  # in the pause: nine steps too many; five a second were made in the last ten seconds
-        (25.0, 150, 9.6),  # 49 of the 51 that were made in the last ten seconds
-    ],
-)
-def test_a_number_is_as_late_as_the_time_at_which_it_was_right(
-    tmp_path: Path, seconds: float, step: int, late_s: float
-) -> None:
-    # Ten steps a second, with a pause of ten seconds after the first two hundred.
-    ended_s = [step / 10 + (10 if step > 200 else 0) for step in range(1, 301)]
-    read = diary(
-        tmp_path, *(f"{at(end)} {step} {step} {step}" for step, end in enumerate(ended_s, 1))
-    )
-    assert lateness([Shown(at(seconds), step)], read) == [pytest.approx(late_s, abs=0.11)]

@@ -7,10 +7,8 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 from gallery import GALLERY, NOTHING, PLANTED, Outcome, Pair, confusion, outcome, row
-from holistic import Reading, faults_of
 from phaseclock import PhaseClock
 from phases import Judged, Shares, read_diary, read_passes, shares_table, steps_made
 from ranks import HEALTHY, Verdict, judge
@@ -201,40 +199,6 @@ def test_what_is_only_worth_knowing_is_no_diagnosis() -> None:
     assert outcome([info], 3.0) == Outcome(NOTHING, None, 3.0)
     assert outcome([info, warned], 3.0) == Outcome("b", 1.2, 3.0, 0.15)
     assert outcome([counted], 3.0) == Outcome("b", 1.2, 3.0)
-
-
-OWN = Reading(
-    [0],
-    [2, 3],
-    {"0": 600},
-    {"get_profiler_steps": "list", "get_idle": "ValueError: case [93, -1.0]"},
-)
-OURS = Reading(
-    [0],
-    [0, 1],
-    {"0": 622},
-    {"get_profiler_steps": "list", "get_idle": "ValueError: case [36, 0.0]"},
-)
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"ranks": [1]}, "ranks [1], not [0]"),
-        ({"iterations": [0]}, "1 iterations of 3 steps"),
-        ({"operators": {"0": 0}}, "no operators"),
-        (
-            {"calls": {**OURS.calls, "get_idle": "KeyError: 'rank'"}},
-            "get_idle: KeyError: 'rank', not ValueError: case",
-        ),
-    ],
-)
-def test_what_torch_does_better_is_a_fault_and_the_same_errors_are_none(
-    change: dict[str, object], fault: str
-) -> None:
-    (found,) = faults_of(msgspec.structs.replace(OURS, **change), OWN)
-    assert found.startswith(fault)
-    assert faults_of(OURS, OWN) == []
 
 
 USUAL, LATE = Rank((LOAD, 100), (FORWARD, 100)), Rank((LOAD, 300), (FORWARD, 100))
