@@ -54,49 +54,49 @@ docs: .venv/dev-installed ## build the documentation as a site: build/docs/index
 	$(BIN)/mkdocs build --strict
 
 bench: .venv/dev-installed ## measure cost on a quiet machine, about 50 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
-	$(BIN)/python benchmarks/startup.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/throughput.py --minutes 4 $(BENCH_ARGS)
-	$(BIN)/python benchmarks/many_threads.py --rounds 10 $(BENCH_ARGS)
-	$(BIN)/python benchmarks/dashboard.py --attach 60
-	$(BIN)/python benchmarks/gpu_cost.py
+	$(BIN)/python benchmarks/run.py startup $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py own_cost $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py scaling $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py throughput --minutes 4 $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py many_threads --rounds 10 $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py dashboard --attach 60
+	$(BIN)/python benchmarks/run.py gpu_cost
 
 truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 85 minutes; writes docs/measurements.md
-	$(BIN)/python benchmarks/calibration.py --cases 200
-	$(BIN)/python benchmarks/simulations.py
-	$(BIN)/python benchmarks/phases.py
-	$(BIN)/python benchmarks/windowclock.py
-	$(BIN)/python benchmarks/nodes.py
-	$(BIN)/python benchmarks/ranks.py
-	$(BIN)/python benchmarks/simulatedsteps.py
-	$(BIN)/python benchmarks/stepcounts.py
-	$(BIN)/python benchmarks/live_findings.py
-	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
-	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
-	$(BIN)/python benchmarks/oracle.py --runs 8 --jobs 1 --seconds 30 --busy $$(($$(nproc) - 1)) --title "Truth of shares on full cores" waiting
+	$(BIN)/python benchmarks/run.py calibration --cases 200
+	$(BIN)/python benchmarks/run.py simulations
+	$(BIN)/python benchmarks/run.py phases
+	$(BIN)/python benchmarks/run.py windowclock
+	$(BIN)/python benchmarks/run.py nodes
+	$(BIN)/python benchmarks/run.py ranks
+	$(BIN)/python benchmarks/run.py simulatedsteps
+	$(BIN)/python benchmarks/run.py stepcounts
+	$(BIN)/python benchmarks/run.py live_findings
+	$(BIN)/python benchmarks/run.py oracle --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
+	$(BIN)/python benchmarks/run.py oracle --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
+	$(BIN)/python benchmarks/run.py oracle --runs 8 --jobs 1 --seconds 30 --busy $$(($$(nproc) - 1)) --title "Truth of shares on full cores" waiting
 
 gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
-	$(BIN)/python benchmarks/gallery.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/classic.py
+	$(BIN)/python benchmarks/run.py gallery $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py classic
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
-	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+	$(BIN)/python benchmarks/run.py soak --minutes $(MINUTES)
 
 scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics costs, and fleets of 10^8 rows, about 90 minutes
-	$(BIN)/python benchmarks/metrics.py --minutes 60
-	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/run.py metrics --minutes 60
+	$(BIN)/python benchmarks/run.py fleet
 
 trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 70 minutes; writes docs/measurements.md
-	$(BIN)/python benchmarks/kills.py
-	$(BIN)/python benchmarks/survival.py
-	$(BIN)/python benchmarks/faults.py
-	$(BIN)/python benchmarks/hangs.py
-	$(BIN)/python benchmarks/hangkinds.py
-	$(BIN)/python benchmarks/collectives.py
-	$(BIN)/python benchmarks/windows.py
-	$(BIN)/python benchmarks/traces.py
-	$(BIN)/python benchmarks/fuzz.py
+	$(BIN)/python benchmarks/run.py kills
+	$(BIN)/python benchmarks/run.py survival
+	$(BIN)/python benchmarks/run.py faults
+	$(BIN)/python benchmarks/run.py hangs
+	$(BIN)/python benchmarks/run.py hangkinds
+	$(BIN)/python benchmarks/run.py collectives
+	$(BIN)/python benchmarks/run.py windows
+	$(BIN)/python benchmarks/run.py traces
+	$(BIN)/python benchmarks/run.py fuzz
 
 pictures: .venv/dev-installed ## take the pictures of README and docs, of a made-up run; needs chromium
 	$(BIN)/python docs/pictures/take.py

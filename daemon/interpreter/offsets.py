@@ -1,8 +1,8 @@
 """The offsets of fields in the structures of CPython, by minor version, on 64 bits.
 
-``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its
+``benchmarks/truth/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its
 headers by ``offsetof``; the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7,
-3.12.1, 3.13.0, 3.14.10 and 3.15.2. ``benchmarks/interpreteroffsets.c`` names the headers.
+3.12.1, 3.13.0, 3.14.10 and 3.15.2. ``benchmarks/truth/interpreteroffsets.c`` names the headers.
 
 From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime``
 (``_Py_DebugOffsets``, in internal/pycore_runtime.h, and since 3.14 in

@@ -1,6 +1,6 @@
 """`profd attach` in a real terminal: hot functions, changes followed, `q` leaves.
 
-How soon they are seen is measured by ``benchmarks/dashboard.py --attach``.
+How soon they are seen is measured by ``benchmarks/cost/dashboard.py --attach``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 and is not touched.
 
 After each fault the script makes more steps than any buffer between it and profd has room for.
-``benchmarks/survival.py`` tries all orders.
+``benchmarks/trust/survival.py`` tries all orders.
 """
 
 from __future__ import annotations

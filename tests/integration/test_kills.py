@@ -1,6 +1,6 @@
 """Kill -9 of profd hurts neither the target nor the file; the run names a kill -9 of the target.
 
-The kills come at moments that are held still. ``benchmarks/kills.py`` kills at random ones, beside
+The kills come at moments that are held still. ``benchmarks/trust/kills.py`` kills at random ones, beside
 the real py-spy.
 """
 

@@ -106,7 +106,7 @@ def test_nodes_are_read_as_one_run(folder: Path, tmp_path: Path) -> None:
     summary = printed(profd("summary", str(folder), "--json"))
     assert [node.host for node in summary.nodes] == ["node0", "node1"]
     # Whether collectives are seen, and how near they bring the clocks, is a matter of samples:
-    # benchmarks/nodes.py.
+    # benchmarks/truth/nodes.py.
     assert summary.nodes[0].offset_ns == 0
     assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1")]
 

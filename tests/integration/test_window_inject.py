@@ -50,7 +50,7 @@ def memory_of(pid: int) -> set[str]:
 
 
 # What a window costs the process, and that no bit changes in hundreds of them:
-# benchmarks/windows.py.
+# benchmarks/trust/windows.py.
 @pytest.mark.requires("torch", "gdb")
 def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.Popen[str]) -> None:
     pid = str(target.pid)

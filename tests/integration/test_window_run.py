@@ -90,7 +90,7 @@ def check_recorded(long: SimpleNamespace) -> None:
         said = [event.text for event in reader.events() if event.kind == EventKind.WINDOW]
         assert sum(f"{long.steps} whole steps" in text for text in said) >= 1, said
         issuers = issuing_lines(reader, list(selected_windows(reader, Selection()))[1])
-    # None where the clocks are too far apart, as on a busy machine: benchmarks/windowclock.py has
+    # None where the clocks are too far apart, as on a busy machine: benchmarks/truth/windowclock.py has
     # how near they are.
     assert {line.module_path for lines in issuers.values() for line in lines} <= {"seeded.py"}
 

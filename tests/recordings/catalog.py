@@ -41,8 +41,8 @@ class Program(NamedTuple):
 
 
 def known(name: str, python: str = "") -> Program:
-    """Return a program of ``benchmarks/known``."""
-    words = (str(BENCHMARKS / "known" / f"{name}.py"), "DIARY")
+    """Return a program of ``benchmarks/truth/known``."""
+    words = (str(BENCHMARKS / "truth" / "known" / f"{name}.py"), "DIARY")
     return Program(words, lambda file, _: diaries.of_known(name, file), python=python)
 
 
@@ -55,12 +55,12 @@ def stepping(name: str, rate_hz: int = STEP_RATE_HZ) -> Program:
 
 
 def timed(name: str, *options: str) -> Program:
-    """Return a training of ``benchmarks/frameworks`` that times its own phases."""
+    """Return a training of ``benchmarks/truth/frameworks`` that times its own phases."""
     words = (
-        str(BENCHMARKS / "phasetruth.py"),
+        str(BENCHMARKS / "truth" / "phasetruth.py"),
         "DIARY",
         "STARTED",
-        str(BENCHMARKS / "frameworks" / name),
+        str(BENCHMARKS / "truth" / "frameworks" / name),
         *options,
     )
     return Program(words, lambda file, _: diaries.of_phases(file), seconds=None, is_awaited=False)
@@ -190,7 +190,7 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     "planted-store": planted("slow_store", "input-bound-saturated"),
     "planted-loop": planted("python_loop", "hot-function"),
     "planted-none": planted("values_each_step", "", "--fixed", seconds=24),
-    "children": Program((str(BENCHMARKS / "loads" / "churning.py"), "6", "12"), nothing, seconds=15.0),
+    "children": Program((str(BENCHMARKS / "common" / "loads" / "churning.py"), "6", "12"), nothing, seconds=15.0),
     "leaking": Program((str(PROGRAMS / "memory" / "leaking.py"),), nothing, seconds=58.0, rate_hz=5),
     "nanogpt": Program(
         ("train.py", *foreign.NANOGPT_OPTIONS), log(r"^iter (\d+):"), 24.0, is_awaited=False, prepare=foreign.nanogpt,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from phases import read_passes
 from support.recordinglines import Diary
-from truth import read_program
+from truth.phases import read_passes
+from truth.programs import read_program
 
 
 class Said(NamedTuple):
@@ -21,7 +21,7 @@ class Said(NamedTuple):
 
 
 def of_known(name: str, file: Path) -> Diary:
-    """Return the diary of a program of ``benchmarks/known``."""
+    """Return the diary of a program of ``benchmarks/truth/known``."""
     return Diary(
         turns=read_program(name).turns, tracks=tuple(map(tuple, json.loads(file.read_text())))
     )

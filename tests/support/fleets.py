@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from fleetgen import Plan, Truth, make_fleet
-from fleettemplate import Template, take_template
+from fleet.fleetgen import Plan, Truth, make_fleet
+from fleet.fleettemplate import Template, take_template
 
 from profd.daemon.fleet.answers import Fleet
 from profd.daemon.fleet.dataset import DataSet

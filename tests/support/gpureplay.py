@@ -1,4 +1,4 @@
-"""A driver that answers as a real one did: what ``benchmarks/gpu_recorder.py`` wrote down, in the
+"""A driver that answers as a real one did: what ``benchmarks/gpu/gpu_recorder.py`` wrote down, in the
 library's place.
 
 The real pynvml calls it, with the bytes and return codes of that device. A call gets the last
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pynvml
-from gpu_recorder import described, memory_of
+from gpu.gpu_recorder import described, memory_of
 
 _NOT_SUPPORTED, _NOT_FOUND, _INSUFFICIENT_SIZE = 3, 6, 7
 _WITH_OPAQUE_ARGUMENTS = ("nvmlGpmSampleGet", "nvmlGpmMetricsGet", "nvmlDeviceGetFieldValues")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from truth import Diary as TrackDiary
-from truth import Program as TrackProgram
+from truth.programs import Diary as TrackDiary
+from truth.programs import Program as TrackProgram
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import phase_shares, take_profile

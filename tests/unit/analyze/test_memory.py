@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from longrun import describe, run_started
+from cost.longrun import describe, run_started
 from support import synthetic
 from support.memorycurves import MB
 from support.present import there

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from longrun import STARTED_NS, describe, run_started
+from cost.longrun import STARTED_NS, describe, run_started
 
 from profd.daemon.analyze.series import take_course, total_of
 from profd.daemon.clock import SECOND_NS

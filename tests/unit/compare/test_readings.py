@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from longrun import STARTED_NS, describe, run_started
+from cost.longrun import STARTED_NS, describe, run_started
 from support.present import there
 from support.readingruns import write_run
 from support.stepruns import diff_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from gallery import PLANTED
+from findings.gallery import PLANTED
 from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, look, step, write_case
 from support.folders import DOCS
 from support.present import there

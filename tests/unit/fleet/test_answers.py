@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import msgspec
 import pytest
-from fleetgen import Truth
+from fleet.fleetgen import Truth
 from support.fleets import PLAN, asked, make
 from support.present import there
 

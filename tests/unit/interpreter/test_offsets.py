@@ -9,10 +9,10 @@ import struct
 import sys
 from typing import cast
 
-import interpreteroffsets
 import pytest
 from msgspec.structs import asdict
 from support.folders import DATA
+from truth import interpreteroffsets
 
 from profd.daemon.interpreter.memory import Memory, Unreadable
 from profd.daemon.interpreter.offsets import BY_VERSION, offsets_of

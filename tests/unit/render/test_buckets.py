@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from longrun import write_long_run
+from cost.longrun import write_long_run
 from support import synthetic
 
 from profd.daemon.analyze.profile import take_profile

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import longrun
 import pytest
+from cost import longrun
 
 from profd.daemon.store import database
 from profd.daemon.store.tables import Tables

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import longrun
 import pytest
+from cost import longrun
 from support.synthetic import (
     MAIN,
     MAIN_TID,

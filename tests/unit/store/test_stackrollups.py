@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import longrun
 import pytest
-from longrun import STARTED_NS, identity, write_long_run
+from cost import longrun
+from cost.longrun import STARTED_NS, identity, write_long_run
 from msgspec.structs import replace
 
 from profd.daemon.analyze.gputracks import GpuTracks

@@ -1,0 +1,1 @@
+../../../../tests/programs/steploops/diary.py

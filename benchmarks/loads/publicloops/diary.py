@@ -1,1 +1,0 @@
-../../../tests/programs/steploops/diary.py
