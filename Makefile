@@ -62,7 +62,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 50 minutes;
 	$(BIN)/python benchmarks/run.py dashboard --attach 60
 	$(BIN)/python benchmarks/run.py gpu_cost
 
-truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 85 minutes; writes docs/measurements.md
+truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 100 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/run.py calibration --cases 200
 	$(BIN)/python benchmarks/run.py simulations
 	$(BIN)/python benchmarks/run.py phases
@@ -72,13 +72,16 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 	$(BIN)/python benchmarks/run.py simulatedsteps
 	$(BIN)/python benchmarks/run.py stepcounts
 	$(BIN)/python benchmarks/run.py live_findings
+	$(BIN)/python benchmarks/run.py neededrate
+	$(BIN)/python benchmarks/run.py gpu_idle
 	$(BIN)/python benchmarks/run.py oracle --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
 	$(BIN)/python benchmarks/run.py oracle --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
 	$(BIN)/python benchmarks/run.py oracle --runs 8 --jobs 1 --seconds 30 --busy $$(($$(nproc) - 1)) --title "Truth of shares on full cores" waiting
 
-gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
+gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2.5 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
 	$(BIN)/python benchmarks/run.py gallery $(BENCH_ARGS)
 	$(BIN)/python benchmarks/run.py classic
+	$(BIN)/python benchmarks/run.py diagnosis
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/run.py soak --minutes $(MINUTES)
@@ -87,7 +90,7 @@ scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics
 	$(BIN)/python benchmarks/run.py metrics --minutes 60
 	$(BIN)/python benchmarks/run.py fleet
 
-trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 70 minutes; writes docs/measurements.md
+trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 2.5 hours, as root; writes docs/measurements.md
 	$(BIN)/python benchmarks/run.py kills
 	$(BIN)/python benchmarks/run.py survival
 	$(BIN)/python benchmarks/run.py faults
@@ -97,6 +100,9 @@ trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, 
 	$(BIN)/python benchmarks/run.py windows
 	$(BIN)/python benchmarks/run.py traces
 	$(BIN)/python benchmarks/run.py fuzz
+	$(BIN)/python benchmarks/run.py unread 20
+	$(BIN)/python benchmarks/run.py neighbors
+	$(BIN)/python benchmarks/run.py native
 
 pictures: .venv/dev-installed ## take the pictures of README and docs, of a made-up run; needs chromium
 	$(BIN)/python docs/pictures/take.py
