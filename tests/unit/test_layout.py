@@ -111,7 +111,7 @@ def rows_of(text: str, column: str) -> list[str]:
 
 
 def test_each_file_that_the_architecture_names_is_there() -> None:
-    text = (DOCS / "architecture.md").read_text()
+    text = (DOCS / "architecture.md").read_text() + (DOCS / "ways.md").read_text()
     named = {path or name for path, name in _SOURCE.findall(text)} | set(_DRAWN.findall(text))
     assert len(named) > 50
     assert (
@@ -126,7 +126,7 @@ def test_each_file_that_the_architecture_names_is_there() -> None:
 
 def test_a_sample_passes_at_most_so_many_files_and_types() -> None:
     section = (
-        (DOCS / "architecture.md")
+        (DOCS / "ways.md")
         .read_text()
         .partition("## From py-spy's bytes to the screen")[2]
         .partition("\n## ")[0]
