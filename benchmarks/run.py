@@ -4,8 +4,8 @@
     python benchmarks/run.py NAME [OPTION ...]   # NAME --help has its options
     python benchmarks/run.py --print-only NAME   # docs/measurements.md stays as it is
 
-A measurement is a module of ``cost``, ``truth``, ``findings``, ``trust``, ``gpu`` or ``fleet`` with a
-function ``main``, which returns an exit code or nothing. It writes its sections by
+A measurement is a module of ``cost``, ``truth``, ``findings``, ``trust``, ``gpu`` or ``fleet`` with
+a function ``main``, which returns an exit code or nothing. It writes its sections by
 ``common/measurements.py``.
 """
 

@@ -1,4 +1,5 @@
-"""A program that works while something else is measured; the programs lie in ``benchmarks/common/loads``.
+"""A program that works while something else is measured; the programs lie in
+``benchmarks/common/loads``.
 
 Those that run until they are killed say ``ready`` on a line of their own once they are up to speed.
 """

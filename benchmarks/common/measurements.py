@@ -1,4 +1,5 @@
-"""Keeps what was measured: a file of JSON for each section, and ``docs/measurements.md`` made of all.
+"""Keeps what was measured: a file of JSON for each section, and ``docs/measurements.md`` made of
+all.
 
 ``benchmarks/results/FOLDER/TITLE.json`` has the title, the method, the day, the machine, the commit
 and the versions, and the body: paragraphs, and tables of columns and rows. A cell has its interval

@@ -1,8 +1,8 @@
 """What serving metrics takes while a real Prometheus scrapes a training whose workers come and go.
 
-Run on a quiet machine: ``python benchmarks/run.py metrics [--minutes 60] [--every 5] [--quick]``; needs
-the program `prometheus`. Writes its section of ``docs/measurements.md``, unless quick; ends with 1
-where a scrape was missed, the series changed, or more than 0.2 % of a core was taken.
+Run on a quiet machine: ``python benchmarks/run.py metrics [--minutes 60] [--every 5] [--quick]``;
+needs the program `prometheus`. Writes its section of ``docs/measurements.md``, unless quick; ends
+with 1 where a scrape was missed, the series changed, or more than 0.2 % of a core was taken.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What profd itself takes, beside bare py-spy on the same process at the same rate: headless, and
 while it is watched.
 
-Run on a quiet machine: ``python benchmarks/run.py own_cost [--runs 3] [--seconds 190] [--quick] [--pid
-PID]``; about 20 minutes. Writes its section of ``docs/measurements.md``, unless quick or of another
-program (``--pid``), which has to run for that long. In each run profd and py-spy record one process
-at the same time, so that they see the same load.
+Run on a quiet machine: ``python benchmarks/run.py own_cost [--runs 3] [--seconds 190] [--quick]
+[--pid PID]``; about 20 minutes. Writes its section of ``docs/measurements.md``, unless quick or of
+another program (``--pid``), which has to run for that long. In each run profd and py-spy record one
+process at the same time, so that they see the same load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What profd takes as a run grows: with workers, with threads, with time, and how much it writes.
 
-Run on a quiet machine: ``python benchmarks/run.py scaling [--seconds 55] [--minutes 4] [--quick]``; 15
-minutes. Writes its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine: ``python benchmarks/run.py scaling [--seconds 55] [--minutes 4] [--quick]``;
+15 minutes. Writes its section of ``docs/measurements.md``, unless quick.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whether profd stays as it is for hours, under a training that starts new workers every ten
 seconds.
 
-Watched are memory, descriptors, processes and disk. ``benchmarks/cost/soak.py [--minutes 60] [--epoch
-10] [--quick]``: ``--epoch 1`` has ten times as many workers come and go. Says every minute on
-stderr, as a JSON line, what it reads. Writes its section of ``docs/measurements.md``, unless quick
-or with other epochs; ends with 1 where a bound breaks.
+Watched are memory, descriptors, processes and disk. ``benchmarks/cost/soak.py [--minutes 60]
+[--epoch 10] [--quick]``: ``--epoch 1`` has ten times as many workers come and go. Says every minute
+on stderr, as a JSON line, what it reads. Writes its section of ``docs/measurements.md``, unless
+quick or with other epochs; ends with 1 where a bound breaks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How soon profd samples a process that it is attached to, and how soon its dashboard is to be
 seen; by part.
 
-Run on a quiet machine: ``python benchmarks/run.py startup [--times 20] [--quick]``; about 3 minutes.
-Writes its section of ``docs/measurements.md``, unless quick. Times are from the start of the
-command on.
+Run on a quiet machine: ``python benchmarks/run.py startup [--times 20] [--quick]``; about 3
+minutes. Writes its section of ``docs/measurements.md``, unless quick. Times are from the start of
+the command on.
 """
 
 from __future__ import annotations

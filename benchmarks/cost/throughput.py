@@ -1,8 +1,8 @@
 """What profd costs a training's steps: profd is switched on and off within one process, in short
 random blocks.
 
-Run on a quiet machine: ``python benchmarks/run.py throughput [--minutes 6] [--quick]``; some 8 minutes
-for each of six rows. Writes its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine: ``python benchmarks/run.py throughput [--minutes 6] [--quick]``; some 8
+minutes for each of six rows. Writes its section of ``docs/measurements.md``, unless quick.
 
 Off: all of profd is stopped (SIGSTOP), py-spy too, so nothing reads the loop. On: all goes on, and
 makes up for what it missed, as py-spy and profd's threads go by the clock. So profd does all of its

@@ -1,11 +1,11 @@
 """Whether profd finds what is wrong with training programs of other people's kind: those of
 ``benchmarks/findings/corpus``.
 
-Run on a quiet machine: ``python benchmarks/run.py diagnosis [--seconds 45] [--apart]
-[--keep FOLDER] [PROGRAM ...]``, about a minute a program; writes its section of ``docs/measurements.md``. Each program runs with its cause and at the same time
-without it. An attach to the first has to name a line that the program marks; the second is a
-healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that
-have changed are tried on it.
+Run on a quiet machine: ``python benchmarks/run.py diagnosis [--seconds 45] [--keep FOLDER] [PROGRAM
+...]``, two minutes a program; writes its section of ``docs/measurements.md``. Each program runs
+with its cause, and then without it. An attach to the first has to name a line that the program
+marks; the second is a healthy program, and gives the gain of the remedy. What is kept is not
+recorded anew: rules that have changed are tried on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,51 +156,30 @@ def running(
 
 
 def _until_it_trains(program: subprocess.Popen[str], path: Path, diary: Path) -> None:
+    assert program.stderr is not None
     end = time.monotonic() + READY_S
     while not (diary.exists() and diary.stat().st_size):
         if program.poll() is not None or time.monotonic() > end:
             program.kill()
-            sys.exit(f"{path.name} did not begin to train: {program.communicate()[1][-500:]}")
+            sys.exit(f"{path.name} did not begin to train: {program.stderr.read()[-500:]}")
         time.sleep(0.1)
 
 
-def record(python: str, path: Path, kept: Mapping[Kept, bool], seconds: float) -> None:
-    """Attach to a program, and to its mended twin at the same time: whatever else the machine does
-    slows both alike. ``kept`` says of each whether it is the twin.
-    """
-    with contextlib.ExitStack() as stack:
-        programs = []
-        for one, is_mended in kept.items():
-            one.folder.mkdir(parents=True, exist_ok=True)
-            one.diary.unlink(missing_ok=True)
-            programs.append(
-                stack.enter_context(running(python, path, one.diary, is_mended=is_mended))
-            )
-        for program, one in zip(programs, kept, strict=True):
-            _until_it_trains(program, path, one.diary)
+def record(python: str, path: Path, kept: Kept, seconds: float, *, is_mended: bool) -> None:
+    """Attach to a program, or to its mended twin."""
+    kept.folder.mkdir(parents=True, exist_ok=True)
+    for file in (kept.diary, kept.run_file):
+        file.unlink(missing_ok=True)
+    with running(python, path, kept.diary, is_mended=is_mended) as program:
+        _until_it_trains(program, path, kept.diary)
         time.sleep(WARM_S)
         began_ns = time.time_ns()
-        attaches = []
-        for program, one in zip(programs, kept, strict=True):
-            one.run_file.unlink(missing_ok=True)
-            asked = [
-                "attach",
-                str(program.pid),
-                "--headless",
-                "--duration",
-                str(seconds),
-                "-o",
-                str(one.run_file),
-            ]
-            words = [sys.executable, "-m", "profd", *asked]
-            attaches.append(
-                subprocess.Popen(words, env=_environment(one), stdout=subprocess.DEVNULL)
-            )
-        ends = [attach.wait() for attach in attaches]
-        if any(ends):
+        words = [sys.executable, "-m", "profd", "attach", str(program.pid), "--headless"]
+        words += ["--duration", str(seconds), "-o", str(kept.run_file)]
+        attach = subprocess.run(words, env=_environment(kept), stdout=subprocess.DEVNULL)
+        if attach.returncode:
             sys.exit(f"profd attach failed for {path.name}")
-        for one in kept:
-            one.times.write_text(f"{began_ns} {time.time_ns()} {os.getloadavg()[0]:.1f}")
+        kept.times.write_text(f"{began_ns} {time.time_ns()} {os.getloadavg()[0]:.1f}")
 
 
 def _environment(kept: Kept) -> dict[str, str]:
@@ -346,9 +325,6 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, help="a folder of recordings, which are made where they are not there"
     )
-    parser.add_argument(
-        "--apart", action="store_true", help="attach to a program first, and to its twin then"
-    )
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
     paths = sorted(CORPUS.glob("*.py"))
@@ -365,13 +341,9 @@ def main() -> None:
             is_healthy = HEALTHY in path.read_text()
             folders = [path.stem] if is_healthy else [path.stem, f"{path.stem}-mended"]
             kept = [Kept((options.keep or Path(name)) / folder) for folder in folders]
-            together = {one: number == 1 for number, one in enumerate(kept)}
-            if options.apart:
-                for one, is_mended in together.items():
-                    if not one.times.exists():
-                        record(python, path, {one: is_mended}, options.seconds)
-            elif not all(one.times.exists() for one in kept):
-                record(python, path, together, options.seconds)
+            for number, one in enumerate(kept):
+                if not one.times.exists():
+                    record(python, path, one, options.seconds, is_mended=number == 1)
             runs = [judge(one) for one in kept]
             programs.append(Program(path, runs[0], None if is_healthy else runs[1]))
             first = programs[-1].run.findings[:1]
@@ -384,9 +356,8 @@ def main() -> None:
         method = (
             f"`benchmarks/findings/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program "
             "of `benchmarks/findings/corpus` and to its twin without the planted cause, which runs "
-            f"{'afterwards' if options.apart else 'at the same time'}. Load: that of the machine at "
-            "the end of each. Cause: the first finding, remarks included and behind all "
-            "warnings, that names a line which the program marks. Share: the part of the time "
+            "afterwards. Load: that of the machine at the end of each. Cause: the first finding, "
+            "remarks included and behind all warnings, that names a line which the program marks. Share: the part of the time "
             "that the cause takes, by the program's own clock. Gain: steps a second of the twin "
             "over those of the program. Not so, of all at most: the exact bound of the binomial "
             "distribution, at 95 %. Other: the time with neither a phase nor a name in the "

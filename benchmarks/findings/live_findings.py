@@ -1,8 +1,8 @@
 """How soon a finding is in the dashboard, in metrics and in the service's log when its cause
 begins, and how soon gone.
 
-``python benchmarks/run.py live_findings [--runs 5]``, about two minutes a run; writes its section of
-``docs/measurements.md``. A training under profd begins to stall, and stops stalling, on command.
+``python benchmarks/run.py live_findings [--runs 5]``, about two minutes a run; writes its section
+of ``docs/measurements.md``. A training under profd begins to stall, and stops stalling, on command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether the slow rank of a job is named, how soon, and none in a healthy one.
 
-Run on a quiet machine: ``python benchmarks/run.py ranks``, about half an hour; ``--quick`` takes five
-and writes nothing. Four gloo ranks by torchrun, ``target/ddp_mlp.py``, recorded with the default
-budget; writes its section of ``docs/measurements.md``.
+Run on a quiet machine: ``python benchmarks/run.py ranks``, about half an hour; ``--quick`` takes
+five and writes nothing. Four gloo ranks by torchrun, ``target/ddp_mlp.py``, recorded with the
+default budget; writes its section of ``docs/measurements.md``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Measures whether a stopped gloo job has its rank, process, operation and line named, and a healthy
-job no alarm.
+"""Measures whether a stopped gloo job has its rank, process, operation and line named, and a
+healthy job no alarm.
 
     python benchmarks/run.py collectives [--jobs N] [--quick]
 

@@ -12,7 +12,8 @@ Says on stderr, as a JSON line for every thousand cases, how far it is; prints f
 its readings ended, and the slowest; last, the most memory of any of its processes. Subjects get the
 cases that they are owed where ``--cases`` does not say otherwise, and a section of
 ``docs/measurements.md`` is written once all of its subjects did. Ends with 1 where a reading broke
-out of the errors that are meant for it, took more than five seconds of CPU, or memory passed 400 MB.
+out of the errors that are meant for it, took more than five seconds of CPU, or memory passed 400
+MB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Ten kinds of hang, each with a healthy twin that takes long at the same place: whether profd reports
-the hang in time, by its cause, with the party that is waited for, and keeps silent about the twin.
+"""Ten kinds of hang, each with a healthy twin that takes long at the same place: whether profd
+reports the hang in time, by its cause, with the party that is waited for, and keeps silent about
+the twin.
 
     python benchmarks/run.py hangkinds [--jobs N] [--only KIND] [--rounds N]
 

@@ -1,8 +1,8 @@
 """Native stacks of waiting threads, beside those that gdb sees afterwards; of running programs,
 beside what they can have called; and what a read costs and leaves in the target.
 
-Run on a quiet machine, as root: ``python benchmarks/run.py native [--quick] [--only NAME]``; about 45
-minutes. Needs gdb and gcc. Writes its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine, as root: ``python benchmarks/run.py native [--quick] [--only NAME]``; about
+45 minutes. Needs gdb and gcc. Writes its section of ``docs/measurements.md``, unless quick.
 """
 
 from __future__ import annotations

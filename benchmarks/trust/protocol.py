@@ -7,8 +7,8 @@ Six terminals, about twelve minutes; writes its section of ``docs/measurements.m
 each command is one that the screen names at that moment: the benchmark says by which words, and
 ends if they are not there. A training with two workers runs meanwhile, and a script that hangs; a
 third one is launched, and there is a run of the day before. Told are the keys and commands of a
-task, and its seconds without those in which samples or a window are waited for. ``--pictures`` keeps
-the screens at which tasks end, drawn by Chromium.
+task, and its seconds without those in which samples or a window are waited for. ``--pictures``
+keeps the screens at which tasks end, drawn by Chromium.
 """
 
 from __future__ import annotations

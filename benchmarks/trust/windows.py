@@ -1,11 +1,11 @@
 """What a window of a running process costs it: wrong bits (there must be none), and how long it
 stands still.
 
-Run on a quiet machine: ``python benchmarks/run.py windows [--windows 100] [--python PATH ...]``, about
-two minutes for each interpreter, which needs torch; writes its section of ``docs/measurements.md``.
-``tests/programs/bitexact.py`` compares its matrix products and convolutions every round, and a
-thread of it beats every two milliseconds: how long it stands still is the longest pause between two
-beats, with gdb's and the profiler's start in it.
+Run on a quiet machine: ``python benchmarks/run.py windows [--windows 100] [--python PATH ...]``,
+about two minutes for each interpreter, which needs torch; writes its section of
+``docs/measurements.md``. ``tests/programs/bitexact.py`` compares its matrix products and
+convolutions every round, and a thread of it beats every two milliseconds: how long it stands still
+is the longest pause between two beats, with gdb's and the profiler's start in it.
 """
 
 from __future__ import annotations

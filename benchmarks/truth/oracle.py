@@ -1,10 +1,10 @@
 """How true profd's stacks, shares and intervals are, beside bare py-spy: on programs whose calls
 and phases are known.
 
-Run on a quiet machine: ``python benchmarks/run.py oracle [--seconds 60] [--runs 10] [--jobs 2] [--busy
-0] [--python PATH ...] [PROGRAM ...]``; writes its section of ``docs/measurements.md``, which
-``--title`` names. The programs lie in ``benchmarks/truth/known`` and keep a diary of their phases, so
-that a machine that runs them late does not make them false.
+Run on a quiet machine: ``python benchmarks/run.py oracle [--seconds 60] [--runs 10] [--jobs 2]
+[--busy 0] [--python PATH ...] [PROGRAM ...]``; writes its section of ``docs/measurements.md``,
+which ``--title`` names. The programs lie in ``benchmarks/truth/known`` and keep a diary of their
+phases, so that a machine that runs them late does not make them false.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Run on a quiet machine: ``python benchmarks/run.py phases [--cache FOLDER] [--keep FOLDER] [PROGRAM
 ...]``, about twenty minutes; writes its section of ``docs/measurements.md``. The programs lie in
-``benchmarks/truth/frameworks``. Each runs twice under ``profd run``: unchanged, and timing its own phases
-by ``phasetruth.py``.
+``benchmarks/truth/frameworks``. Each runs twice under ``profd run``: unchanged, and timing its own
+phases by ``phasetruth.py``.
 """
 
 from __future__ import annotations

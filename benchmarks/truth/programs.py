@@ -1,5 +1,5 @@
-"""What is known of the programs in ``benchmarks/truth/known``: their calls, and when they were in which
-phase.
+"""What is known of the programs in ``benchmarks/truth/known``: their calls, and when they were in
+which phase.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """How true steps are: programs with loops of many forms, recorded by real sessions, against their
 own diaries.
 
-``python benchmarks/run.py stepcounts [--pythons 3.8,3.13] [--programs while_loop,timm_train] [--seconds
-30] [--at-once 8] [--rounds 1] [--busy] [--frameworks]``, about 20 minutes; writes
-its section of ``docs/measurements.md``, another one for ``--busy``. The programs are those of
+``python benchmarks/run.py stepcounts [--pythons 3.8,3.13] [--programs while_loop,timm_train]
+[--seconds 30] [--at-once 8] [--rounds 1] [--busy] [--frameworks]``, about 20 minutes; writes its
+section of ``docs/measurements.md``, another one for ``--busy``. The programs are those of
 ``loads/steploops``, ``loads/publicloops`` and ``tests/programs/steploops``, under each Python of
 this machine that profd reads, with a stand-in for torch; ``--frameworks`` adds programs of
-``benchmarks/truth/frameworks`` with the real libraries under this Python, best with ``--at-once 1``. Ends
-with 1 where a run failed, a stated error did not hold, or a program without steps got a number.
+``benchmarks/truth/frameworks`` with the real libraries under this Python, best with ``--at-once
+1``. Ends with 1 where a run failed, a stated error did not hold, or a program without steps got a
+number.
 """
 
 from __future__ import annotations
