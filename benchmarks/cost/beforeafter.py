@@ -81,9 +81,9 @@ asyncio.run(look())
 REPLAY = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:3]
 from support.recordings import replay
-replay("training", Path(sys.argv[2]))
+replay("training", Path(sys.argv[3]))
 """
 TARGET = "the run file"
 REPLAYED = "a recorded training, from py-spy's bytes to its run file"
@@ -122,7 +122,13 @@ class Checkout:
             self._folder / name for name in ("run.profd", "replayed.profd", "report.html")
         )
         words: Mapping[str, list[str]] = {
-            REPLAYED: ["-c", REPLAY, str(self._root / "tests"), str(replayed)],
+            REPLAYED: [
+                "-c",
+                REPLAY,
+                str(self._root / "tests"),
+                str(self._root / "benchmarks"),
+                str(replayed),
+            ],
             TARGET: [
                 *self._writer(),
                 "--hours",
