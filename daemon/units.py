@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from decimal import Decimal
 
@@ -59,7 +60,7 @@ def percent(share: float | None, decimals: int = 0) -> str:
 def rounded_percent(share: float, around: float) -> str:
     """Return a share rounded to what its interval ``around`` allows: 37 ± 6 % is ``35 %``."""
     step = max((one for one in (0.05, 0.1) if around >= one), default=0.01)
-    rounded = round(share / step) * step
+    rounded = round(share / step, 0) * step
     return percent(rounded if 0 < rounded < 1 else share)
 
 
@@ -112,7 +113,7 @@ def difference(value: float, unit: str) -> str:
 
 def duration(seconds: float) -> str:
     """Return a length of time: ``12.3 s``, ``2 min 04 s``, ``3 h 07 min``, ``2 d 05 h``."""
-    if seconds < 59.95:
+    if not 59.95 <= seconds < math.inf:
         return f"{seconds:.1f} s"
     minutes, rest_s = divmod(round(seconds), 60)
     if minutes < 60:

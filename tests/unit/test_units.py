@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from typing import Any
 
@@ -81,3 +82,19 @@ def test_times_are_in_the_zone_of_the_reader_with_days_and_tenths_where_needed()
     assert clock(10**30) == "-"
     assert time_range(AT_NS, AT_NS + 5 * SECOND_NS) == ("12:00:05", "12:00:10")
     assert time_range(AT_NS, AT_NS + SECOND_NS // 2) == ("12:00:05.0", "12:00:05.5")
+
+
+ODD = (-0.0, 1e-320, 1e18, 1e308, -1e308, math.inf, -math.inf, math.nan)
+"""A damaged run file may have any of these, or sums that come to them."""
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_any_number_can_be_written(value: float) -> None:
+    for written in (units.number, units.about, units.times, units.percent, units.signed_percent,
+                    units.rate, units.size, units.duration, units.step_time):  # fmt: skip
+        assert written(value)
+    assert units.rounded_percent(value, 0.1)
+    assert units.rounded_percent(0.5, value)
+    for unit in ("share", "bytes", "bytes/s", "s/step", "threads"):
+        assert units.quantity(value, unit)
+        assert units.difference(value, unit)
