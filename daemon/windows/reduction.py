@@ -35,6 +35,7 @@ from profd.daemon.store.records import (
     WindowStream,
     WindowWait,
 )
+from profd.daemon.timerange import EVER
 from profd.daemon.windows.completeness import streams_of
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.spans import GPU_ANNOTATION, Spans, find_steps
@@ -45,7 +46,6 @@ KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
 TIMEOUT_S = 600.0
 _WITH_STEP = "--begins-with-step"
-_FOREVER_NS = 1 << 63
 KEPT_GAPS = 1 << 16
 """How many gaps are kept at most, the longest ones: a window of many steps has millions."""
 _COLLECTIVE = "(?i)nccl|rccl"
@@ -208,9 +208,9 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
 def _alone(work: Iterable[tuple[int, int, int, bool]]) -> Iterator[tuple[int, int]]:
     """Yield from when to when a GPU does nothing but collectives; its work is in order of time."""
     # Since the last work began: until when collectives run, and until when other work does.
-    begun_ns = collective_ns = other_ns = -_FOREVER_NS
-    start_ns = end_ns = -_FOREVER_NS
-    for _, next_ns, over_ns, is_collective in chain(work, ((0, _FOREVER_NS, _FOREVER_NS, False),)):
+    begun_ns = collective_ns = other_ns = -EVER.to_ns
+    start_ns = end_ns = -EVER.to_ns
+    for _, next_ns, over_ns, is_collective in chain(work, ((0, EVER.to_ns, EVER.to_ns, False),)):
         from_ns, to_ns = max(begun_ns, other_ns), min(next_ns, collective_ns)
         if from_ns < to_ns:
             if from_ns > end_ns and end_ns > start_ns:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
-from itertools import count, islice, pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, MINUTE_NS
@@ -54,7 +53,6 @@ _HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
 _DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
 MARKED_STEP = "ProfilerStep#"
 _OPTIMIZER = "Optimizer.step#"
-_TOGETHER = 4096  # rows
 
 # Names, threads and shapes are numbers here, see ``Spans.text``. ``id`` is that of an operator or
 # range, for a call of the driver that of the operator which it was made for. ``gpu`` is NULL, and
@@ -66,7 +64,9 @@ _SCHEMA = """
     CREATE TABLE memory (at, host_bytes, device_bytes);
     BEGIN;
 """
-_COLUMNS = {"host": 10, "device": 9, "memory": 3}
+_INSERT_CALL = "INSERT INTO host VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_WORK = "INSERT INTO device VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_CHANGE = "INSERT INTO memory VALUES (?, ?, ?)"
 _TABLES = f"""
     CREATE TABLE operator (id INTEGER PRIMARY KEY, thread);
     INSERT OR REPLACE INTO operator SELECT id, thread FROM host WHERE id AND of_torch;
@@ -101,13 +101,13 @@ class Spans:
         self._numbers: defaultdict[object, int] = defaultdict(count().__next__)
         self._database = sqlite3.connect("", isolation_level=None)
         self._database.executescript(_SCHEMA)
-        left = iter(events)
-        while some := list(islice(left, _TOGETHER)):
-            self._insert("memory", (_change(one) for one in some if one.name == MEMORY))
+        for some in events:
+            insert = self._database.executemany
+            insert(_INSERT_CHANGE, (_change(one) for one in some if one.name == MEMORY))
             spans = [one for one in some if one.ph == "X" and one.name not in _LEFT_OUT | {MEMORY}]
-            self._insert("host", (self._call(one) for one in spans if one.cat in HOST))
-            self._insert("device", (self._work(one) for one in spans if one.cat in DEVICE))
-        self.base_ns, self.cupti = events.frame.base_ns, whole_number(events.frame.cupti)
+            insert(_INSERT_CALL, (self._call(one) for one in spans if one.cat in HOST))
+            insert(_INSERT_WORK, (self._work(one) for one in spans if one.cat in DEVICE))
+        self.base_ns, self.cupti = events.rest.base_ns, whole_number(events.rest.cupti)
         self._texts = list(self._numbers)
         self._database.executescript(_TABLES)
 
@@ -123,10 +123,6 @@ class Spans:
         is_named = re.compile(pattern).match
         names = enumerate(self._texts)
         return listed(number for number, one in names if isinstance(one, str) and is_named(one))
-
-    def _insert(self, table: str, rows: Iterable[tuple[object, ...]]) -> None:
-        places = ", ".join("?" * _COLUMNS[table])
-        self._database.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
     def _call(self, event: Event) -> tuple[object, ...]:
         start_ns, of_torch = time_ns(event.ts), event.cat in FRONTEND

@@ -60,8 +60,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     args: Details = Details()
 
 
-class Frame(msgspec.Struct, frozen=True):
-    """What a trace has around its events: their base is in ns since the epoch.
+class TraceRest(msgspec.Struct, frozen=True):
+    """The last events of a trace, and what is around all: their base is in ns since the epoch.
 
     ``cupti`` is the version of CUPTI's interface as raw JSON, empty if torch did not write it.
     """
@@ -102,31 +102,31 @@ _MOST_BYTES = 16 << 20
 
 
 class TraceReader:
-    """The events of a trace, in the order of the file; ``frame`` is there once all were read."""
+    """The events of a trace, in the order of the file; ``rest`` is there once all were read."""
 
-    frame: Frame
+    rest: TraceRest
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = parts
 
-    def __iter__(self) -> Iterator[Event]:
-        """Yield the events; raises TraceUnreadable."""
+    def __iter__(self) -> Iterator[list[Event]]:
+        """Yield some events at a time; raises TraceUnreadable."""
         begin, rest = b"", b""
         for part in self._parts:
             rest += part
             if not begin and (found := _BEGIN.search(rest)):
                 begin, rest = rest[: found.end()], rest[found.end() :]
             events, rest = _split(rest) if begin else ([], rest)
-            yield from events
+            yield events
             if len(rest) > _MOST_BYTES:
                 break
         try:
-            self.frame = parse(begin + rest, Frame)
+            self.rest = parse(begin + rest, TraceRest)
         except (msgspec.DecodeError, RecursionError) as error:
             raise TraceUnreadable(
                 f"the trace is damaged ({error})", "the process may have ended while it wrote"
             ) from error
-        yield from self.frame.events
+        yield self.rest.events
 
 
 def _split(text: bytes) -> tuple[list[Event], bytes]:

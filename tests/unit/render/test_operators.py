@@ -16,13 +16,9 @@ from profd.daemon.render.operators import describe, operator_table, sort_rows
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 
-MM = OperatorTotals(
-    "aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0
-)
+MM = OperatorTotals("aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0)
 WIDE_MM = msgspec.structs.replace(MM, input_shapes="[[4, 3], [3, 5]]", calls=1)
-STEP = OperatorTotals(
-    "ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0
-)
+STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0)
 KERNEL = OperatorTotals("sgemm", "cuda", False, "[]", 4, 0, 0, 1_500_000, 1_500_000, 0, 0, 0, 0)
 GPU_STEP = OperatorTotals(
     "ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0

@@ -15,7 +15,7 @@ from support.kinetotraces import TraceScript
 from profd.daemon.windows import reduction, trace
 from profd.daemon.windows.reduction import reduce
 from profd.daemon.windows.spans import find_steps
-from profd.daemon.windows.trace import Event, Frame, TraceReader, TraceUnreadable, read_text
+from profd.daemon.windows.trace import Event, TraceReader, TraceRest, TraceUnreadable, read_text
 
 TRACE = b"""{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "unknown": {"a": [1]}, "traceEvents": [
  {"ph": "M", "name": "process_name", "ts": 12.5, "pid": 7, "tid": 0, "args": {"name": "python"}},
@@ -25,10 +25,10 @@ TRACE = b"""{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "un
 ]}"""
 
 
-def read(text: bytes, part_bytes: int = 1 << 20) -> tuple[list[Event], Frame]:
+def read(text: bytes, part_bytes: int = 1 << 20) -> tuple[list[Event], TraceRest]:
     """Return the events of a trace, which comes in parts, and what is around them."""
     reader = TraceReader(text[at : at + part_bytes] for at in range(0, len(text), part_bytes))
-    return list(reader), reader.frame
+    return [one for some in reader for one in some], reader.rest
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -83,10 +83,10 @@ def test_events_are_there_before_the_trace_is_whole_and_none_are_kept() -> None:
             yield b' "X", "ts": %d}%b' % (number, b"," if number < 99 else b"]}")
 
     reader = TraceReader(parts())
-    for event in reader:
-        assert taken[-1] - event.ts <= 1
+    for events in reader:
+        assert all(taken[-1] - event.ts <= 1 for event in events)
     assert len(taken) == 100
-    assert len(reader.frame.events) <= 2
+    assert len(reader.rest.events) <= 2
 
 
 def test_a_trace_without_an_end_is_given_up() -> None:
@@ -149,7 +149,7 @@ def test_a_time_that_no_run_file_holds_is_damage(field: str, value: float) -> No
         far(field, value)
 
 
-def far(field: str, value: float) -> Frame:
+def far(field: str, value: float) -> TraceRest:
     """Return the trace of one operator in which a field has a value."""
     operator = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1.0, "dur": 2.0}
     whole: dict[str, object] = {"traceEvents": [operator], "baseTimeNanoseconds": 3}
