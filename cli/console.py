@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from types import FrameType
 from typing import Any, TextIO
 
@@ -40,13 +41,12 @@ def line_cells(stream: TextIO) -> int:
     return min(max(columns or _PIPED_CELLS, _LEAST_CELLS), _MOST_CELLS)
 
 
-_COMMAND_WIDTH = 60
-
-
 def short_command(words: Sequence[str]) -> str:
-    """Return a command on one line, cut if it is long."""
-    text = " ".join(" ".join(words).split())
-    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
+    """Return a command on one line, paths without their folders: scripts are known by name."""
+    from profd.daemon.render.plaintext import cut
+
+    names = (PurePath(word).name if word.startswith("/") else word for word in words)
+    return cut(" ".join(" ".join(names).split()), 100)
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whatever msgspec writes

@@ -19,7 +19,9 @@ from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import diff_text
 
 
-@click.command()
+@click.command(
+    epilog="Two minutes of one run: profd diff latest --to 60 --new-from 60 --new-to 120"
+)
 @click.argument("base", metavar="BASE", shell_complete=complete_run)
 @run_argument("new", "[NEW]")
 @click.option(

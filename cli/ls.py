@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import PurePath
 
 import click
 import msgspec
 
-from profd.cli.console import line_cells, print_json, say
+from profd.cli.console import line_cells, print_json, say, short_command
 from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths
@@ -67,7 +66,7 @@ def attachable_table(found: Sequence[Attachable], cells: int) -> str:
     for one in found:
         uses = "?" if one.uses_torch is None else "torch" if one.uses_torch else ""
         as_run = recorded[one.pid].stem if one.pid in recorded else ""
-        words = f"notebook {one.notebook}" if one.notebook else _named(one.command)
+        words = f"notebook {one.notebook}" if one.notebook else short_command(one.command)
         rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
     heads = ("pid", "python", "uses", "age", "recorded as", "command")
     table = aligned(heads, rows, right=("pid", "age"), cells=cells)
@@ -77,9 +76,4 @@ def attachable_table(found: Sequence[Attachable], cells: int) -> str:
 def _run_cells(run: ListedRun) -> tuple[str, ...]:
     length = "" if run.duration_s is None else duration(run.duration_s)
     samples = "" if run.samples is None else f"{run.samples:,}"
-    return run.run, run.state, length, samples, _named(run.command)
-
-
-def _named(command: Sequence[str]) -> str:
-    """Return a command on one line, its program without the folder."""
-    return " ".join(" ".join((PurePath(command[0]).name, *command[1:])).split()) if command else ""
+    return run.run, run.state, length, samples, short_command(run.command)

@@ -120,10 +120,9 @@ def run_profiled(
 def say_what_goes_on(start_ticks: int, session: int) -> None:
     """Name the Python processes that a script has left running, which nobody records now."""
     from profd.daemon.launch.leftovers import left_running
-    from profd.daemon.render.plaintext import visible
 
     for one in left_running(start_ticks, session)[:4]:
-        words = visible(short_command(one.command))
+        words = short_command(one.command)
         narrate(
             f"profd: pid {one.pid} ({words}) goes on, and is not recorded: profd attach {one.pid}"
         )

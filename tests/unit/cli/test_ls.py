@@ -68,7 +68,8 @@ def test_the_list_keeps_to_the_width_and_never_cuts_an_id(
     longest = f"20261121-120000-{'n' * 24}-3fa9"
     started = msgspec.structs.replace(run_started(), id=longest)
     write_records(runs / f"{longest}.profd", [main_process()], started)
-    training = msgspec.structs.replace(TRAINING, command=("/opt/bin/python", *["train.py"] * 50))
+    words = ("/opt/bin/python", f"/{'home' * 20}/train.py", *["train.py"] * 50)
+    training = msgspec.structs.replace(TRAINING, command=words)
     monkeypatch.setattr(ls, "find_attachable", lambda: [training])
     monkeypatch.setattr("profd.cli.console._PIPED_CELLS", cells)
     said = profd("ls")
