@@ -32,10 +32,9 @@ class EventKind(str, Enum):
     STEP_SOURCE = "counter"  # what counts the steps from then on
     STEPS_LOST = "uncounted", Sign.NOTE  # nothing counts them from then on
     LOOP_LEFT = "loop left"  # the training may have ended
-    STEPS_DISAGREE = "steps disagree"  # earlier versions wrote it
     GPU = "gpu", Sign.TROUBLE
     WINDOW = "window"  # windows themselves are marked
-    HANG = "hang", Sign.TROUBLE
+    HANG = "hang", Sign.TROUBLE, "warn"
     FINDING = "finding", Sign.CHANGE
     LOSS = "loss", Sign.TROUBLE, "warn"
     GAP = "gap", Sign.TROUBLE, "warn"

@@ -42,7 +42,6 @@ class ProfdApp(App[Leaving]):
     TITLE = "profd"
     BINDINGS = [
         Binding("question_mark,f1", "help", "help", show=False),
-        Binding("b", "keep", "background", show=False),
         Binding("ctrl+z", "suspend_process", "shell", show=False),
         Binding("q", "quit", "leave"),
         Binding("ctrl+c", "quit('ctrl+c')", show=False),
@@ -115,9 +114,6 @@ class ProfdApp(App[Leaving]):
             self._post_to_screen(ActionFailed(error, "Not stopped"))
         else:
             self.call_from_thread(self.exit, Leaving.END)
-
-    def action_keep(self) -> None:
-        self.exit(Leaving.KEEP)
 
     def action_suspend_process(self) -> None:
         """Stop, and leave the terminal to the shell until it says ``fg``.

@@ -282,9 +282,9 @@ class Dashboard(Screen[None]):
         if self._feed.output_view.is_shown:
             self.query_one(OutputPane).start_typing()
 
-    def action_page_output(self, pages: int) -> None:
-        """Scroll the script's output, which has no focus as long as nobody types to the script."""
-        pane = self.query_one(OutputPane)
+    def action_page(self, pages: int) -> None:
+        """Scroll what has no focus: evidence, or output as long as nobody types to the script."""
+        pane = self.query_one("#evidence" if self._feed.view.tab == "findings" else "#output")
         pane.scroll_relative(y=pages * max(pane.size.height - 1, 1), animate=False)
 
     @on(OutputDrawn)
@@ -320,11 +320,10 @@ class Dashboard(Screen[None]):
         self._run_of(actions.dump, "No stacks")
 
     def action_mark(self) -> None:
-        if self._may_act():
-            self._ask(
-                LineScreen("Mark this moment", "a note, or nothing", str),
-                lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"),
-            )
+        self._ask(
+            LineScreen("Mark this moment", "a note, or nothing", str),
+            lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"),
+        )
 
     def action_report(self) -> None:
         self.notify("writing the report…", timeout=3, markup=False)
@@ -352,11 +351,6 @@ class Dashboard(Screen[None]):
             send = partial(actions.signal_script, self._terminal, self._stopping[0])
             self._stopping = self._stopping[1:] or self._stopping
             self._run_of(send, "Not stopped")
-
-    def _may_act(self) -> bool:
-        if not self._is_live():
-            self.notify("the run is not recorded any more", severity="warning", markup=False)
-        return self._is_live()
 
     def _ask(self, screen: Dialog[Answer], then: Callable[[Answer], None]) -> None:
         """Open a dialog; ``then`` is called with the answer, if there is one."""

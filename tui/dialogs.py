@@ -137,7 +137,7 @@ class LeavingScreen(ChoiceScreen):
         by_interrupt: bool = False,
     ) -> None:
         background = "leave it running and keep recording: `profd view` comes back"
-        keep = Choice(Leaving.KEEP.value, background, ("k", "q", "b"))
+        keep = Choice(Leaving.KEEP.value, background, ("k", "q"))
         end = Choice(Leaving.END.value, "leave it running and end the recording", ("e",))
         stop = [] if stopping is None else [Choice(STOP, STOPPING[stopping], ("s",))]
         self._stops_at_once = stopping in (signal.SIGINT, signal.SIGTERM)

@@ -122,7 +122,8 @@ def _all_of(
     lived = [state for state in states if state.row.ended_ns is None] or states
     cores = [state.cpu_cores for state in lived if state.cpu_cores is not None]
     if cores:
-        facts.append(f"CPU {percent(min(cores))} to {percent(max(cores))}")
+        low, high = percent(min(cores)), percent(max(cores))
+        facts.append(f"CPU {low} to {high}" if low != high else f"CPU {low}")
     return replace(
         lived[0],
         group=group,

@@ -243,6 +243,7 @@ class RunModel:
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
+            hang=next((one.text for one in self._reader.hangs() if one.ended_ns is None), ""),
         )
 
     def _shares_by_process(

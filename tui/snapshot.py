@@ -132,7 +132,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``left_out`` counts the processes that ended long ago; ``process_rows`` has all that were seen.
     ``findings`` are those of the last part of a live run, else of all of it. ``is_diagnosed`` says
     whether they were looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores``
-    is the share of a core that the dashboard itself takes, None if that is not known yet.
+    is the share of a core that the dashboard itself takes, None if that is not known yet. ``hang``
+    is what was said of a hang that goes on, empty if there is none.
     """
 
     info: RunInfo
@@ -159,6 +160,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     is_diagnosed: bool = True
     is_undiagnosable: bool = False
     view_cores: float | None = None
+    hang: str = ""
 
     @property
     def clock_times(self) -> str:

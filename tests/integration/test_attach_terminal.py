@@ -61,7 +61,9 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
         terminal.wait_for("your line")
         terminal.press("2")
         terminal.wait_for("before_the_line")
-        terminal.press("b")
+        terminal.press("q")
+        terminal.wait_for("leave it running and keep recording")
+        terminal.press("k")
         assert terminal.wait_ended() == ExitCode.OK
         assert "still recording" in terminal.screen()
 

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 from textual import on
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
@@ -46,6 +47,10 @@ class FindingTable(Table[Finding]):
     def action_choose(self) -> None:
         if self.meant is not None:
             self.post_message(FindingChosen(self.meant))
+
+    def action_move_page(self, pages: int) -> None:
+        """Leave the keys of pages to the evidence, which is longer than this list."""
+        raise SkipAction
 
     def columns(self) -> Sequence[Column[Finding]]:
         return (
@@ -99,9 +104,6 @@ class EvidencePane(VerticalScroll, StyledWidget):
             )
             yield self._text(f"    {evidence.line.source or ''}")
         yield from (Text(), self._text(finding.remedy, "accent"))
-        if finding.at_most:
-            yield self._text(f"Steps get at most {finding.at_most} as fast.")
-        yield from (Text(), self._text("⏎ shows the range and the stacks", "faint"))
 
     def _text(self, text: str, style: str = "plain") -> Text:
         return Text(visible(text), style=self.style_of(style))

@@ -5,25 +5,27 @@ The second line is one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from textual.reactive import reactive
 
-from profd.daemon.analyze.phases import STARTUP, phase_named
+from profd.daemon.analyze.phases import phase_named
 from profd.daemon.findings.finding import CRITICAL, INFO, LEAST_SAMPLES, WARNING, Finding
 from profd.daemon.naming import ending, script, signal_name
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import (
+    ALARM,
     COMPUTE_SHARE,
-    MUCH_STARTUP,
+    GOOD,
     SETTLED_S,
     alarm,
     cost_words,
-    large_remark,
     mark,
     worked_share,
 )
+from profd.daemon.render.sections import verdict as verdict_of
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
 from profd.tui.cells import Run, StyledRun, cells_of, wrap_runs
@@ -160,19 +162,27 @@ class VerdictLine(LineWidget):
     def _sentence(self) -> Sequence[Run]:
         if self.snapshot is None:
             return []
+        if self.snapshot.hang:
+            return [(f" {ALARM} HANG, see 7  ", "bad"), (visible(self.snapshot.hang), "bright")]
         if (warned := alarm(self.snapshot.findings)) is not None:
             return _said(warned)
-        rows = [row.shares for row in self.snapshot.timeline.phase_rows if row.shares]
-        work = sum(map(worked_share, rows)) / (len(rows) or 1)
+        shares = self._mean_shares(self.snapshot)
         # Nothing is said before the run was searched for problems.
         verdict = self.snapshot.verdict
         if verdict and verdict.samples < LEAST_SAMPLES:
             few = (f" {plural(verdict.samples, 'sample')} only:", "dim")
             return [few, *self._of_verdict(self.snapshot)]
-        if work >= COMPUTE_SHARE and self.snapshot.is_diagnosed:
-            startup = sum(row.get(STARTUP, 0.0) for row in rows) / len(rows)
-            return self._all_compute(self.snapshot, work, startup)
+        if worked_share(shares) >= COMPUTE_SHARE and self.snapshot.is_diagnosed:
+            said = verdict_of(self.snapshot.findings, shares, LEAST_SAMPLES)
+            return [(f" {said}", "good" if said.startswith(GOOD) else "bright")]
         return self._of_verdict(self.snapshot)
+
+    def _mean_shares(self, snapshot: Snapshot) -> Mapping[str, float]:
+        """Return the shares of phases in the main threads that were seen."""
+        seen = [row.shares for row in snapshot.timeline.phase_rows if row.shares]
+        return {
+            name: sum(one.get(name, 0.0) for one in seen) / len(seen) for name in {*chain(*seen)}
+        }
 
     def _of_verdict(self, snapshot: Snapshot) -> Sequence[Run]:
         """Return what most of the time goes into, or why that is not known."""
@@ -183,38 +193,18 @@ class VerdictLine(LineWidget):
                 " ",
                 (reason, "bad" if reason.startswith("No samples: ") else "dim"),
             ]
-        runs = self._share_of(verdict.phase, verdict.share, sentence(verdict))
+        look = self.phase_looks[verdict.phase]
+        runs: list[Run] = [
+            (f" {look.letter} ", look.cell),
+            " ",
+            (percent(verdict.share), "bright"),
+            f" {sentence(verdict)}",
+        ]
         if verdict.line:
             place = f"{verdict.line.module_path}:{verdict.line.line}"
             source = f"   {visible(verdict.line.source or '')}".rstrip(" ")
             runs += [", at ", (visible(place), "accent"), (source, "dim")]
         return runs
-
-    def _all_compute(self, snapshot: Snapshot, work: float, startup: float) -> Sequence[Run]:
-        """Return a sentence that all of the time is compute, or the remark that it could be less.
-
-        If startup takes much of a range, it says only what the range contains.
-        """
-        is_work = "is forward, backward and optimizer"
-        if startup >= MUCH_STARTUP:
-            rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
-            return self._share_of(STARTUP, startup, rest)
-        if (remark := large_remark(snapshot.findings)) is not None:
-            return _said(remark)
-        return [
-            (" ✓ all compute: ", "good"),
-            (percent(work), "bright"),
-            f" of the training's time {is_work}",
-        ]
-
-    def _share_of(self, phase: str, share: float, rest: str) -> list[Run]:
-        look = self.phase_looks[phase]
-        return [
-            (f" {look.letter} ", look.cell),
-            " ",
-            (percent(share), "bright"),
-            f" {rest}",
-        ]
 
 
 def _said(found: Finding) -> Sequence[Run]:

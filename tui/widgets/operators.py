@@ -37,8 +37,8 @@ class OperatorTable(Table[OperatorTotals]):
     """The operators."""
 
     empty_text = (
-        "No torch.profiler window was taken yet: w takes one, of a run launched with "
-        "--torch-window."
+        "No torch.profiler window was taken yet: w takes one of a live run, best of one launched "
+        "with --torch-window."
     )
     sorted_by = "Self CPU"
     shown: WindowOperators | None = None

@@ -6,9 +6,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.events import EventKind
 from profd.daemon.naming import exit_words, process_title, signal_name
+from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import EventRow
 from profd.daemon.units import clock, elapsed, percent, rate, size
 from profd.tui.cells import Run, cut_path
+from profd.tui.dialogs import SheetScreen
 from profd.tui.snapshot import ProcessState, Snapshot
 from profd.tui.widgets.table import Column, Table
 
@@ -123,6 +125,7 @@ def name(item: ProcessState) -> str:
 class EventTable(Table[EventRow]):
     """The events of the run; what profd did with its own rate is among them only if asked for."""
 
+    BINDINGS = [("enter", "choose")]
     empty_text = "Nothing has happened yet."
     folded_text = "of profd's own rate: l shows them"
     most_whole = 0
@@ -134,6 +137,11 @@ class EventTable(Table[EventRow]):
         self._started_ns = snapshot.info.started_ns
         self._pids = {row.id: row.pid for row in snapshot.process_rows}
         self.show_rows(snapshot.events[::-1])
+
+    def action_choose(self) -> None:
+        """Show the whole text of an event, for which its row may lack the room."""
+        if self.meant is not None:
+            self.app.push_screen(SheetScreen(self.meant.kind, visible(self.meant.text)))
 
     def show_details(self) -> None:
         """Show what profd did with its own rate, too, or leave it out again."""

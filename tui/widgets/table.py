@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 
 from profd.daemon.render.plaintext import cut, visible
-from profd.tui.cells import Run, fit_runs, styled
+from profd.tui.cells import Run, fit_runs, styled, wrap_runs
 from profd.tui.widgets.linewidget import LineWidget
 
 Item = TypeVar("Item")
@@ -196,8 +196,9 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self._folded and index == len(self.rows):
             return [(f"  and {self._folded:,} more {self.folded_text}", "dim")]
-        is_empty = not self.rows and y == _TITLE_LINES + 1
-        return [(f"  {self._why_empty()}", "dim")] if is_empty else []
+        said = [(f"  {self._why_empty()}", "dim")] if not self.rows else []
+        why = wrap_runs(said, width, most=3, indent=2)
+        return why[y - 2] if _TITLE_LINES < y < 2 + len(why) else []
 
     def _why_empty(self) -> str:
         if self._needle and self._items:

@@ -136,21 +136,17 @@ async def test_what_only_a_live_run_can_do_is_not_asked_of_another_and_keys_leav
 ) -> None:
     left: list[Leaving] = []
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=3)) as opened:
-        await opened.press("m")
-        assert opened.notices() == ["the run is not recorded any more"]
-        assert isinstance(opened.top(), Dashboard)
-        await opened.press("w")
-        failed = await opened.until(ActionFailed)
-        assert (failed.title, failed.error.what) == (
-            "No window",
-            "the run is not recorded any more",
-        )
+        for keys, title in (("m enter", "No mark"), ("w", "No window")):
+            await opened.press(*keys.split())
+            failed = await opened.until(ActionFailed)
+            assert (failed.title, failed.error.what) == (title, "the run is not recorded any more")
+            assert isinstance(opened.top(), Dashboard)
         await opened.press("d")
         await opened.until_notice("has ended")
         with monkeypatch.context() as patched:
             patched.setattr(opened.app, "exit", left.append)
-            await opened.press("b", "ctrl+c", "ctrl+q")
-        assert left == [Leaving.KEEP, Leaving.END, Leaving.END]
+            await opened.press("ctrl+c", "ctrl+q")
+        assert left == [Leaving.END, Leaving.END]
         await opened.press("q")
     assert opened.app.return_value is Leaving.END
 
@@ -159,7 +155,7 @@ async def test_q_asks_what_becomes_of_a_live_recording(
     live: Path, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[Leaving] = []
-    keep, end = ("q k", "q q", "q enter", "b"), ("q e", "ctrl+c e")
+    keep, end = ("q k", "q q", "q enter"), ("q e", "ctrl+c e")
     async with open_dashboard(live) as opened:
         with monkeypatch.context() as patched:
             patched.setattr(opened.app, "exit", left.append)

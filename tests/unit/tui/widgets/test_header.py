@@ -13,6 +13,7 @@ from support.synthetic import STARTED_NS
 
 from profd.daemon.analyze.phases import DATA_WAIT
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import HangEnded, HangFound, HangReport
 from profd.tui.snapshot import Verdict
 from profd.tui.widgets.header import VerdictLine, sentence
 from profd.tui.widgets.tabs import TabLine
@@ -44,7 +45,7 @@ async def test_a_range_that_startup_takes_much_of_is_not_called_all_compute(tmp_
     async with open_dashboard(path) as opened:
         await opened.until_text(VerdictLine, "startup and import")
         said = opened.text(VerdictLine)
-        assert "40 % of this time is startup and import; of the rest" in said
+        assert "40 % of the time is startup and import; of the rest" in said
         assert "all compute" not in said
         opened.dashboard.choose_range(STARTED_NS + 50 * SECOND_NS, STARTED_NS + 90 * SECOND_NS)
         await opened.until_text(VerdictLine, "all compute")
@@ -58,6 +59,19 @@ async def test_few_samples_are_said_to_be_few(tmp_path: Path) -> None:
         assert samples < 100
         assert opened.text(VerdictLine).startswith(f" {samples} samples only:")
         assert "all compute" not in opened.text(VerdictLine)
+
+
+async def test_a_hang_is_said_before_all_else_until_it_is_over(tmp_path: Path) -> None:
+    hang = HangFound(STARTED_NS, STARTED_NS, "no progress: all wait for a lock", HangReport("", ()))
+    path = synthetic.write_run(tmp_path / "a.profd", seconds=40, also=[hang])
+    async with open_dashboard(path) as opened:
+        said = opened.text(VerdictLine)
+        assert said.startswith(" ▲ HANG, see 7  no progress: all wait for a lock")
+    over = HangEnded(STARTED_NS + SECOND_NS, hang.at_ns)
+    path = synthetic.write_run(tmp_path / "b.profd", seconds=40, also=[hang, over])
+    async with open_dashboard(path) as opened:
+        assert "INPUT-BOUND" in opened.text(VerdictLine)
+        assert "HANG" not in opened.text(VerdictLine)
 
 
 def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from support.dashboard import OpenDashboard, open_dashboard
-from support.findingruns import HEALTHY, write_case
-from support.synthetic import STARTED_NS, WORKER_STEP, live_run
+from support.findingruns import HEALTHY, Series, write_case
+from support.synthetic import STARTED_NS, WORKER_STEP, live_run, worker
 
 from profd.daemon.events import EventKind
 from profd.daemon.store.records import EventHappened
+from profd.tui.dashboard import Dashboard
+from profd.tui.dialogs import SheetScreen
 from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.timeline import Timeline
 
@@ -71,3 +73,40 @@ async def test_profds_own_rate_is_a_detail_of_the_events(tmp_path: Path) -> None
             assert text in opened.text(EventTable)
             await opened.press("l")
             assert text not in opened.text(EventTable)
+
+
+@pytest.mark.parametrize(("busiest", "said"), [(0.504, "CPU 50 %  "), (0.9, "CPU 50 % to 90 %")])
+async def test_a_range_whose_ends_read_the_same_is_one_number(
+    tmp_path: Path, busiest: float, said: str
+) -> None:
+    workers = dict.fromkeys(range(1, 7), WORKER_STEP)
+    cores = [
+        Series("cpu_cores", busiest if number == 6 else 0.496, identity=worker(number))
+        for number in workers
+    ]
+    path = write_case(tmp_path / "a.profd", HEALTHY, workers=workers, series=cores, seconds=8)
+    async with open_dashboard(path) as opened:
+        await opened.press("4")
+        assert said in opened.text(ProcessTable)
+
+
+async def test_enter_on_an_event_shows_all_of_its_text_where_its_row_has_no_room(
+    tmp_path: Path,
+) -> None:
+    text = f"not read: {'what py-spy says of it ' * 4}, \x1b[2J as of now"
+    with live_run(tmp_path / "a.profd", seconds=3) as run:
+        assert run.writer.put(EventHappened(STARTED_NS, EventKind.GAP, text))
+        run.advance(0)
+        async with open_dashboard(run.path, size=(80, 24)) as opened:
+            await opened.press("7", "end")
+            assert "as of now" not in opened.text(EventTable)
+            table = opened.widget(EventTable)
+            row = next(row for row in table.rows if row.kind is EventKind.GAP)
+            while table.current != row:
+                await opened.press("up")
+            await opened.press("enter")
+            assert isinstance(opened.top(), SheetScreen)
+            sheet = opened.app.export_screenshot().replace("&#160;", " ")
+            assert "\\x1b[2J as of now" in sheet
+            await opened.press("escape")
+            assert isinstance(opened.top(), Dashboard)

@@ -209,10 +209,11 @@ async def test_a_range_without_samples_says_of_when_and_why(
 async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
     attached = msgspec.structs.replace(synthetic.run_started(), mode="attached")
     synthetic.write_records(tmp_path / "a.profd", (), attached)
-    async with open_dashboard(tmp_path / "a.profd") as opened:
+    async with open_dashboard(tmp_path / "a.profd", size=(80, 24)) as opened:
         await opened.press("5")
         await opened.until(OperatorsRead)
-        assert "w takes one" in opened.text(OperatorTable)
+        said = " ".join(opened.text(OperatorTable).split())
+        assert said.endswith("w takes one of a live run, best of one launched with --torch-window.")
         await opened.press("6", "enter")
         assert "Nothing was found." in opened.text(FindingTable)
         assert opened.widget(TabLine).tab == "findings"
@@ -349,6 +350,12 @@ async def test_the_strongest_is_first_and_the_evidence_is_that_of_the_row_under_
     assert evidence.finding == table.rows[0]
     await opened.press("down", "down")
     assert evidence.finding == table.current == table.rows[1]
+    await opened.resize(80, 24)
+    assert (evidence.scroll_y, evidence.max_scroll_y > 0) == (0, True)
+    await opened.press(*["pagedown"] * 9)
+    assert evidence.scroll_y == evidence.max_scroll_y
+    await opened.press(*["pageup"] * 9)
+    assert (evidence.scroll_y, table.current) == (0, table.rows[1])
 
 
 async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_the_stacks(
