@@ -20,7 +20,8 @@ from profd.daemon.render.difftext import diff_text
 
 
 @click.command(
-    epilog="Two minutes of one run: profd diff latest --to 60 --new-from 60 --new-to 120"
+    epilog="Two runs by their ids: profd diff ID latest. Two minutes of one run: profd diff latest "
+    "--to 60 --new-from 60 --new-to 120"
 )
 @click.argument("base", metavar="BASE", shell_complete=complete_run)
 @run_argument("new", "[NEW]")

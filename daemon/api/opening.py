@@ -139,7 +139,7 @@ def list_run(path: Path) -> ListedRun:
         return ListedRun(run=path.stem, file=str(path), state="unreadable", error=error.what)
     started = datetime.fromtimestamp(info.started_ns / SECOND_NS).astimezone()
     return ListedRun(
-        info.id,
+        path.stem,
         str(path),
         info.state,
         info.name,

@@ -264,7 +264,8 @@ class Launch:
 
     def _show_script(self, why: str) -> None:
         if why and not self._has_script_ended:
-            self.screen.show_script(f"profd: {why}; the command (pid {self.script.pid}) runs on")
+            goes_on = f"the command (pid {self.script.pid}) runs on"
+            self.screen.show_script(f"profd: {why}; {goes_on}: `profd view` elsewhere comes back")
 
     def _in_thread(self, work: Callable[[], Callable[[], None]]) -> None:
         """Let a thread do some work, then call its result in the main thread.

@@ -75,6 +75,7 @@ def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_
     launch, _ = start_echoing(start)
     launch.type(b"q")
     launch.expect(b"the dashboard is closed")
+    launch.expect(b"`profd view` elsewhere comes back")
     launch.type(b"hello\r")
     assert launch.expect(b"script read hello") == b"120 36"
     launch.resize(10, 20)

@@ -59,6 +59,8 @@ def test_runs_are_listed_with_what_is_known_the_newest_first(
     for day in ("19", "21", "20"):
         write_run(runs / f"202611{day}-120000-cifar-0000.profd", seconds=1)
     assert [Path(run["file"]).name[6:8] for run in listed(profd)] == ["21", "20", "19"]
+    for run in listed(profd):  # by the name that finds it, whatever is in the file
+        assert paths.find_run(run["run"]) == Path(run["file"])
 
 
 @pytest.mark.parametrize("cells", [80, 120, 200])
