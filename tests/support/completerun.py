@@ -49,7 +49,7 @@ OPERATORS = (
 def write_complete_run(path: Path) -> Path:
     """Write the run and return its path."""
     return synthetic.write_run(
-        path, seconds=SECONDS, also=[*_gpu(), *_events(), _window(), _output()]
+        path, seconds=SECONDS, also=[*_gpu(), *_steps(), *_events(), _window(), _output()]
     )
 
 
@@ -64,6 +64,15 @@ def _gpu() -> Iterator[Record]:
         }
         points = tuple(Point(name, value, device=GPU) for name, value in values.items())
         yield PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, points)
+
+
+def _steps() -> Iterator[Record]:
+    for second in range(1, SECONDS + 1):
+        points = (
+            Point("step_count", float(second * SECOND_NS // STEP_NS), MAIN),
+            Point("step_count_error", 0.5, MAIN),
+        )
+        yield PointsTaken(STARTED_NS + second * SECOND_NS, points)
 
 
 def _events() -> Iterator[Record]:

@@ -124,7 +124,7 @@ class LineTable(HotTable):
             Column(SELF, _self, 7, 96, right=True),
             *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
             Column("phase", self._phase, 14, 56),
-            Column("your line", _where, share=3, shorten=cut_path),
+            Column("your line", _where, share=4, shorten=cut_path),
             Column("", _source, from_width=64, share=7),
         ]
 

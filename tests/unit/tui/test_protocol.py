@@ -54,7 +54,7 @@ async def does(opened: OpenDashboard, steps: Sequence[Step], result: str) -> Non
 @pytest.mark.parametrize("size", SIZES)
 async def test_where_the_time_goes_and_what_to_do(tmp_path: Path, size: tuple[int, int]) -> None:
     async with open_dashboard(write_complete_run(tmp_path / "a.profd"), size=size) as opened:
-        await does(opened, (), "train.py:58 for images, labels in loader:")
+        await does(opened, (), "train.py:58 for images")
         await does(opened, [("? help", "question_mark")], "open a view by its number")
         await does(opened, [("esc closes", "escape")], "the main thread waits for data 40 %")
         await does(opened, [("6 Findings", "6")], "Making batches keeps 2 workers")
