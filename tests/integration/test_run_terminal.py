@@ -74,8 +74,7 @@ def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_
 ) -> None:
     launch, _ = start_echoing(start)
     launch.type(b"q")
-    launch.expect(b"the dashboard is closed")
-    launch.expect(b"`profd view` elsewhere comes back")
+    assert b"`profd view` elsewhere comes back" in launch.expect(b"the dashboard is closed")
     launch.type(b"hello\r")
     assert launch.expect(b"script read hello") == b"120 36"
     launch.resize(10, 20)
