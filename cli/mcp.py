@@ -1,7 +1,7 @@
 """`profd mcp`: answers assistants about runs, by the Model Context Protocol on stdin and stdout.
 
-A tool is a function that returns a text. Nothing is written, started or stopped unless that is
-allowed, and nothing is ever injected.
+A tool is a function that returns a text, of which the server answers the ``page`` that was asked
+for. Nothing is written, started or stopped unless that is allowed, and nothing is ever injected.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,22 +65,25 @@ def make_server(*, allow_attach: bool) -> MCPServer:
     from anyio import CapacityLimiter, to_thread
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
     from mcp.types import ToolAnnotations
 
-    from profd.daemon.render.plaintext import visible
+    from profd.cli.answers import answer
 
+    # A word that no tool has would select nothing, unsaid. A PID or an id may come as a number.
+    ArgModelBase.model_config.update(extra="forbid", coerce_numbers_to_str=True)
     server = MCPServer("profd", instructions=_ORDER, version=VERSION, log_level="WARNING")
     one_at_a_time = CapacityLimiter(1)  # memory is bounded for the run that is being read
 
     def offer(name: str, tool: Callable[..., str], about: str, *, reads: bool = True) -> None:
         @functools.wraps(tool)
-        async def asked(**arguments: object) -> str:
+        async def asked(**arguments: Any) -> str:  # noqa: ANN401  as the schema has them
             asking = functools.partial(tool, **arguments)
             try:
                 said: str = await to_thread.run_sync(asking, limiter=one_at_a_time)
-                return said
+                return answer(said, arguments["page"])
             except (ProfdError, OSError) as error:
-                raise ToolError(visible(str(error))) from None
+                raise ToolError(answer(str(error), 1)) from None
 
         hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, open_world_hint=False)
         server.add_tool(asked, name, description=about, annotations=hints, structured_output=False)
@@ -131,21 +134,19 @@ def _kept_open(path: Path, _: int) -> Run:
 
 
 def list_runs(page: int = 1) -> str:
-    from profd.cli.answers import answer
     from profd.cli.ls import run_table
     from profd.daemon.api.opening import list_runs
 
     found = list_runs()
     unread = [f"{one.run} cannot be read: {one.error}" for one in found if one.error]
-    return answer("\n".join([click.unstyle(run_table(found, _CELLS)), *unread]), page)
+    return "\n".join([click.unstyle(run_table(found, _CELLS)), *unread])
 
 
 def list_processes(page: int = 1) -> str:
-    from profd.cli.answers import answer
     from profd.cli.ls import attachable_table
     from profd.daemon.tree.attachable import find_attachable
 
-    return answer(click.unstyle(attachable_table(find_attachable(), _CELLS)), page)
+    return click.unstyle(attachable_table(find_attachable(), _CELLS))
 
 
 Tell = Callable[["Run", "Selectors"], str]
@@ -167,8 +168,6 @@ def _of_a_run(tell: Tell) -> Callable[..., str]:
         on_cpu: bool = False,
         page: int = 1,
     ) -> str:
-        from profd.cli.answers import answer
-
         words: Selectors = {
             "from_": from_s,
             "to": to_s,
@@ -180,7 +179,7 @@ def _of_a_run(tell: Tell) -> Callable[..., str]:
             "when": ("on-cpu",) if on_cpu else (),
         }
         with _opened(run) as found:
-            return answer("\n".join([*found.notes, _told(tell, (found,), words)]), page)
+            return "\n".join([*found.notes, _told(tell, (found,), words)])
 
     return tool
 
@@ -220,7 +219,7 @@ def _findings(run: Run, words: Selectors) -> str:
 def _top_lines(run: Run, words: Selectors) -> str:
     from profd.cli.answers import line_table
 
-    return line_table(run.lines(**words))
+    return line_table(run.lines(gpus=False, **words))
 
 
 def _stacks(run: Run, words: Selectors) -> str:
@@ -260,12 +259,10 @@ def compare(
     rank: int | None = None,
     page: int = 1,
 ) -> str:
-    from profd.cli.answers import answer
-
     with _opened(base) as first, _opened(new) as second:
         words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
         said = _told(_difference, (first, second), words)
-        return answer("\n".join([*first.notes, *second.notes, said]), page)
+        return "\n".join([*first.notes, *second.notes, said])
 
 
 def _difference(base: Run, new: Run, words: Selectors) -> str:
@@ -275,20 +272,18 @@ def _difference(base: Run, new: Run, words: Selectors) -> str:
 
 
 def dump_now(target: str = paths.LATEST, page: int = 1) -> str:
-    from profd.cli.answers import answer
     from profd.cli.dump import dump, dump_text
 
-    return answer(click.unstyle(dump_text(*dump(target))), page)
+    return click.unstyle(dump_text(*dump(target)))
 
 
 def record(pid: int, seconds: int = 60, page: int = 1) -> str:
-    from profd.cli.answers import answer
     from profd.cli.liverun import attached, live_run_of
     from profd.daemon.session.session import start_session
 
     if not 0 < seconds <= _LONGEST_S:
         raise UsageError(f"a recording cannot take {seconds} s", f"ask for 1 to {_LONGEST_S} s")
     if (known := live_run_of(pid)) is not None:
-        return answer(f"pid {pid} is being recorded already: run {paths.word_for(known)}", page)
+        return f"pid {pid} is being recorded already: run {paths.word_for(known)}"
     session = start_session(attached(pid, RecordingOptions(duration_s=seconds)))
-    return answer(f"recording pid {pid} for {seconds} s: run {session.run_file.stem}", page)
+    return f"recording pid {pid} for {seconds} s: run {session.run_file.stem}"

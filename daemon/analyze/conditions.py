@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.analyze.series import cpu_series
-from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.clock import MILLISECOND_NS, MINUTE_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
@@ -61,9 +61,14 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 def check(reader: RunReader, conditions: tuple[Condition, ...], time: TimeRange) -> None:
-    """Raise UsageError if it is unknown whether a condition held in a run, or in a short range."""
+    """Raise UsageError if it is unknown whether a condition held in a run, or in a short range.
+
+    What is read at all is read each minute: a longer range asks for no distances.
+    """
     length_ns = time.within(reader.info.time).length_ns
     for condition in conditions:
+        if length_ns > MINUTE_NS and can_tell(reader, condition.name):
+            continue
         if condition.name == "gpu-idle":
             period_ns = GpuTracks(reader).period_ns
         else:

@@ -214,13 +214,17 @@ class Run:
         """The processes by rank, each worker after its parent."""
         return Rows(ProcessSummary, self.summary().processes)
 
-    def lines(self, **words: Unpack[Selectors]) -> Rows[FunctionRow]:
-        """Return the user's lines, those with the most time at them or below first."""
+    def lines(self, *, gpus: bool = True, **words: Unpack[Selectors]) -> Rows[FunctionRow]:
+        """Return the user's lines, those with the most time at them or below first.
+
+        Without ``gpus`` it is left out how busy these were, which may take most of the time.
+        """
         with self.reader.one_moment():
             reader, selection = self.reader, select(self.reader, words)
             phases = PhaseIndex(reader)
             profile = take_profile(reader, selection, phases)
-            busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
+            tracks = GpuTracks(reader)
+            busy = utilization_by_stack(reader, tracks, selection, phases) if gpus else {}
             rows = hot_functions(reader, profile, busy, lines_by_stack(reader, phases))
         return Rows(FunctionRow, sorted(rows, key=lambda row: -row.total_share))
 

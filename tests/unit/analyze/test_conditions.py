@@ -21,6 +21,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.stepfunction import StepFunction
 from profd.daemon.timerange import EVER
 
 
@@ -47,6 +48,23 @@ def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
         assert take_profile(reader, on_cpu).total_ns == 10 * SECOND_NS
         pin = Selection(thread="Thread-1 (_pin_memory_loop)", when=on_cpu.when)
         assert take_profile(reader, pin).total_ns == 0
+
+
+@pytest.mark.parametrize("seconds", [59, 61])
+def test_the_distance_of_readings_is_asked_of_short_ranges_alone(
+    seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+
+    def steps(self: RunReader, series: int, time: TimeRange = EVER) -> StepFunction:
+        asked.append(series)
+        return real(self, series, time)
+
+    real = RunReader.steps
+    monkeypatch.setattr(RunReader, "steps", steps)
+    with RunReader(write_run(tmp_path / "a.profd", seconds=seconds)) as reader:
+        conditions.check(reader, (Condition("on-cpu"),), EVER)
+    assert bool(asked) == (seconds < 60)
 
 
 @pytest.mark.parametrize("name", conditions.CONDITIONS)

@@ -122,6 +122,9 @@ def test_lines_are_the_users_with_their_phases_and_shares(path: Path) -> None:
             if one.line is not None:
                 assert hottest[one.name].line == one.line.line
                 assert hottest[one.name].total_share == pytest.approx(one.line.share)
+        assert {line.gpu_utilization is None for line in lines} == {False}
+        alike = [msgspec.structs.replace(line, gpu_utilization=None) for line in lines]
+        assert list(run.lines(gpus=False)) == alike
 
 
 def test_metrics_are_readings_by_name_range_and_rank(tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ async def test_processes_are_listed_and_dumped(monkeypatch: pytest.MonkeyPatch) 
         ("summary", {"run": "job"}, "is no single run file"),
         ("summary", {"run": "broken.profd"}, "broken.profd is no run file"),
         ("summary", {"from_s": "soon"}, "from_s"),
+        ("summary", {"from": 10}, "from"),
+        ("dump", {"target": 999999999}, "there is no process 999999999"),
         ("record", {"pid": 1}, "record"),
     ],
 )
@@ -147,6 +149,21 @@ async def test_what_cannot_be_answered_is_an_error_with_its_reason(
     said = await refused(name, **arguments)
     assert why in said
     assert "Traceback" not in said
+
+
+async def test_what_is_named_by_a_number_may_come_as_one(run: Path) -> None:
+    said = await asked("top_lines", run=int(RUN_ID[:8]))
+    assert said == await asked("top_lines", run=str(run))
+
+
+async def test_names_that_an_error_quotes_are_marked_as_data(runs: Path) -> None:
+    hostiletexts.write_run(runs / "a.profd")
+    said = await refused("stacks", run="a", thread="none")
+    found = ANSWER.search(said)
+    assert found is not None
+    assert "onerror" in found[2]
+    assert "onerror" not in said.replace(found[2], "")
+    assert all(one.isprintable() or one == "\n" for one in said)
 
 
 async def test_names_in_a_run_neither_leave_their_marks_nor_hide(runs: Path) -> None:
