@@ -19,7 +19,7 @@ from profd.daemon.metrics.exporter import Exporter
 TARGET_ARGUMENTS = {
     "cifar_resnet18": ("--steps", "300"),
     "simple_net": ("--steps", "50000"),
-    "digits": ("--steps", "800"),
+    "digits": ("--steps", "400"),
 }
 WITHOUT_TORCH = "digits"
 _NEEDED = ("torch", "torchvision", "tqdm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import synthetic
+from support import hostiletexts, synthetic
 from support.completerun import write_complete_run
 from support.synthetic import RUN_ID, live_run
 
+from profd.cli.answers import MOST_BYTES
 from profd.cli.mcp import OF_A_RUN
 
 pytestmark = pytest.mark.requires("mcp")
@@ -61,6 +63,40 @@ async def test_an_assistant_starts_it_and_asks() -> None:
         assert {tool.name for tool in (await asking.list_tools()).tools} > OF_A_RUN.keys()
         said = (await asking.call_tool("summary", {})).content[0].text
         assert "data wait     40 %" in said
+
+
+async def test_fifty_at_once_some_given_up_on_a_run_that_grows_and_on_hostile_names(
+    runs: Path,
+) -> None:
+    hostiletexts.write_run(runs / "20261102-120000-hostile-3fa9.profd")
+    asked: list[tuple[str, dict[str, object]]] = [
+        (tool, {"run": run}) for run in ("hostile", "now", RUN_ID) for tool in OF_A_RUN
+    ]
+    asked += [("list_runs", {}), ("list_processes", {}), ("compare", {"base": RUN_ID})]
+    asked += [("summary", {"run": "none"}), ("dump", {"target": 999999999}), ("stacks", {"to": 1})]
+    asked = (asked * 3)[:50]
+    refused = {"summary": "no run is called none", "dump": "there is no process", "stacks": "to"}
+    with live_run(runs / "20261103-120000-now-3fa9.profd", seconds=3) as growing:
+        async with connect(*PROFD) as asking:
+            answers = [asyncio.create_task(asking.call_tool(tool, words)) for tool, words in asked]
+            await asking.list_tools()  # all have been sent before it
+            for given_up in answers[::10]:
+                given_up.cancel()
+            growing.advance(3)
+            said = await asyncio.gather(*answers, return_exceptions=True)
+            growing.advance(3)
+            last = await asking.call_tool("stacks", {"run": "now"})
+    assert last.content[0].text.split("\n")[2].startswith("9.0 s of thread time")
+    assert [isinstance(one, asyncio.CancelledError) for one in said[::10]] == [True] * 5
+    for (tool, words), one in zip(asked, said, strict=True):
+        if isinstance(one, asyncio.CancelledError):
+            continue
+        text = one.content[0].text
+        is_wrong = words.get("run") == "none" or not words.keys().isdisjoint({"target", "to"})
+        assert one.is_error == is_wrong, text
+        assert not is_wrong or refused[tool] in text
+        assert all(sign.isprintable() or sign == "\n" for sign in text)
+        assert len(text.encode()) <= MOST_BYTES
 
 
 @pytest.mark.requires("strace")

@@ -22,7 +22,7 @@ from profd.daemon.errors import UsageError
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import StepFunction
-from profd.daemon.timerange import EVER
+from profd.daemon.timerange import EVER, TimeRange
 
 
 def write_readings(path: Path, name: str, values: list[float], device: str | None = None) -> Path:

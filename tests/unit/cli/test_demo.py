@@ -52,7 +52,7 @@ def test_the_script_that_needs_no_torch_is_the_default_without_it(
     profd: CommandLine, launched: list[SessionOptions]
 ) -> None:
     profd("demo", "--headless", code=7)
-    assert launched[0].command[1:] == (str(demo.target_path("digits")), "--steps", "800")
+    assert launched[0].command[1:] == (str(demo.target_path("digits")), "--steps", "400")
 
 
 @pytest.mark.parametrize(
