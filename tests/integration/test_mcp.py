@@ -87,9 +87,8 @@ async def test_fifty_at_once_some_given_up_on_a_run_that_grows_and_on_hostile_na
             growing.advance(3)
             last = await asking.call_tool("stacks", {"run": "now"})
     assert last.content[0].text.split("\n")[2].startswith("9.0 s of thread time")
-    assert [isinstance(one, asyncio.CancelledError) for one in said[::10]] == [True] * 5
     for (tool, words), one in zip(asked, said, strict=True):
-        if isinstance(one, asyncio.CancelledError):
+        if isinstance(one, asyncio.CancelledError):  # others were answered by then
             continue
         text = one.content[0].text
         is_wrong = words.get("run") == "none" or not words.keys().isdisjoint({"target", "to"})
