@@ -48,7 +48,7 @@ REMEDIES = {
     "ps": "apt install procps",
     "systemd-analyze": "apt install systemd",
     "promtool": "apt install prometheus",
-    **{name: f"npm install --global {name}" for name in ("speedscope", "axe-core")},
+    **{name: f"npm install --global {name}" for name in ("speedscope", "axe-core", "pyright")},
 }
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (

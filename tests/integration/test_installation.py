@@ -5,6 +5,7 @@ another one.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,50 @@ def brood():
     time.sleep(600)
 print(sorted(name for name in ("profd", "torch") if __import__("importlib.util").util.find_spec(name)), flush=True)
 brood()
+"""
+RIGHTLY_USED = """
+from __future__ import annotations
+from pathlib import Path
+import profd
+
+def of(run: profd.Run, other: profd.Run, words: profd.Selectors) -> list[object]:
+    findings: profd.Rows[profd.Finding] = run.findings_in(from_=1, to="12:00:00")
+    first: profd.Finding = findings[0]
+    some: profd.Rows[profd.Finding] = run.findings[1:3]
+    shares: list[float] = [phase.share for phase in run.phases]
+    lines: list[int] = [phase.line.line for phase in run.phases if phase.line is not None]
+    title: str = first.title
+    begun: int = run.info.started_ns
+    path: Path = run.path
+    steps: profd.Steps = run.steps
+    processes: profd.Rows[profd.ProcessSummary] = run.processes
+    summary: profd.Summary = run.summary(rank=0, process=1, thread="a", phase="forward", when=["on-cpu"])
+    hot: profd.Rows[profd.FunctionRow] = run.lines(gpus=False, gpu_idle=True)
+    seconds: float = sum(stack.seconds for stack in run.stacks(main_threads=False, **words))
+    peak: float = max(point.value for point in run.metrics("rss_bytes", gpu_idle=5))
+    frames: tuple[str, ...] = run.stacks()[0].frames
+    since_s: list[float] = [hang.since_s for hang in run.hangs()]
+    difference: profd.Diff = run.diff(other, least=0.1, to=60)
+    live: profd.Live | None = run.live
+    length_s: float = 0 if live is None else live.length_s
+    known: list[profd.ListedRun] = profd.list_runs()
+    return [some, shares, lines, title, begun, path, steps, processes, summary, hot, seconds, peak, frames, since_s,
+            difference, length_s, known]
+
+try:
+    with profd.open_run("latest") as run, profd.open_run(Path("a.profd"), job=None) as other:
+        print(of(run, other, {"from_": 10, "to": None}))
+except profd.ProfdError as error:
+    what: str = error.what
+    remedy: str = error.remedy
+"""
+WRONGLY_USED = """
+import profd
+with profd.open_run(3) as run:
+    run.lines(rang=0)
+    run.summary(rank="0")
+    title: int = run.findings[0].title
+    profd.nothing
 """
 
 
@@ -87,15 +132,48 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     assert wanted - held == set()
 
 
-def test_it_attaches_to_a_program_of_another_environment(wheel: Path, tmp_path: Path) -> None:
-    fresh = tmp_path / "fresh"
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder of the programs of a fresh environment with the wheel."""
+    fresh = tmp_path_factory.mktemp("installed") / "fresh"
     venv.create(fresh, with_pip=True)
     install = [f"{fresh}/bin/pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)]
-    installed = subprocess.run(install, capture_output=True, text=True, timeout=10 * DEADLINE_S)
-    if installed.returncode and not os.environ.get("CI"):
-        pytest.skip(f"no package index answers: {installed.stderr.strip()[-200:]}")
-    assert installed.returncode == 0, installed.stderr[-2000:]
-    profd = str(fresh / "bin" / "profd")
+    done = subprocess.run(install, capture_output=True, text=True, timeout=10 * DEADLINE_S)
+    if done.returncode and not os.environ.get("CI"):
+        pytest.skip(f"no package index answers: {done.stderr.strip()[-200:]}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    return fresh / "bin"
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        pytest.param((sys.executable, "-m", "mypy", "--strict", "--python-executable"), id="mypy"),
+        pytest.param(
+            ("pyright", "--pythonpath"), id="pyright", marks=pytest.mark.requires("pyright")
+        ),
+    ],
+)
+def test_programs_are_checked_by_its_types(
+    checker: tuple[str, ...], installed: Path, tmp_path: Path
+) -> None:
+    found = {}
+    for name, text in (("right", RIGHTLY_USED), ("wrong", WRONGLY_USED)):
+        (tmp_path / f"{name}.py").write_text(text)
+        done = subprocess.run(
+            [*checker, str(installed / "python"), f"{name}.py"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=10 * DEADLINE_S,
+        )
+        found[name] = set(map(int, re.findall(rf"{name}\.py:(\d+):.*error", done.stdout)))
+        assert bool(done.returncode) == bool(found[name]), done.stdout + done.stderr
+    assert found == {"right": set(), "wrong": set(range(3, 8))}
+
+
+def test_it_attaches_to_a_program_of_another_environment(installed: Path, tmp_path: Path) -> None:
+    profd = str(installed / "profd")
     away = {**os.environ, "PROFD_HOME": str(tmp_path / "home")}
     away.pop("PYTHONPATH", None)
     with subprocess.Popen(
