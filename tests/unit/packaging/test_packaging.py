@@ -16,7 +16,7 @@ from support.folders import ROOT
 
 DOCKERFILE = ROOT / "packaging" / "container" / "Dockerfile"
 BIN = Path(sys.executable).parent
-DAEMONSET = ROOT / "packaging" / "kubernetes" / "daemonset.yaml"
+KUBERNETES = ROOT / "packaging" / "kubernetes"
 
 
 def test_hadolint_finds_nothing_wrong() -> None:
@@ -24,18 +24,27 @@ def test_hadolint_finds_nothing_wrong() -> None:
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
-def test_the_daemonset_fits_the_schema() -> None:
+@pytest.mark.parametrize("name", ["daemonset", "sidecar"])
+def test_what_kubernetes_gets_fits_its_schema(name: str) -> None:
+    manifest = KUBERNETES / f"{name}.yaml"
     validated = subprocess.run(
-        [BIN / "kubernetes-validate", "--strict", str(DAEMONSET)], capture_output=True, text=True
+        [BIN / "kubernetes-validate", "--strict", str(manifest)], capture_output=True, text=True
     )
     assert (validated.returncode, validated.stderr) == (0, "")
 
 
-def test_the_daemonset_sees_and_reads_the_processes_of_all_pods() -> None:
-    pod = yaml.safe_load(DAEMONSET.read_text())["spec"]["template"]["spec"]
-    assert "memory" in pod["containers"][0]["resources"]["limits"]
-    (container,) = pod["containers"]
-    assert pod["hostPID"]
+@pytest.mark.parametrize(
+    ("name", "role", "sees"),
+    [
+        ("daemonset", "containers", "hostPID"),
+        ("sidecar", "initContainers", "shareProcessNamespace"),
+    ],
+)
+def test_profd_sees_and_reads_the_processes_of_others(name: str, role: str, sees: str) -> None:
+    pod = yaml.safe_load((KUBERNETES / f"{name}.yaml").read_text())["spec"]["template"]["spec"]
+    (container,) = pod[role]
+    assert "memory" in container["resources"]["limits"]
+    assert pod[sees]
     assert "SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]
     assert container["volumeMounts"][0]["mountPath"] == container["env"][0]["value"]
 
