@@ -14,6 +14,8 @@ import pytest
 import yaml
 from support.folders import ROOT
 
+from profd.daemon.service.configuration import decode
+
 DOCKERFILE = ROOT / "packaging" / "container" / "Dockerfile"
 BIN = Path(sys.executable).parent
 KUBERNETES = ROOT / "packaging" / "kubernetes"
@@ -41,12 +43,23 @@ def test_what_kubernetes_gets_fits_its_schema(name: str) -> None:
     ],
 )
 def test_profd_sees_and_reads_the_processes_of_others(name: str, role: str, sees: str) -> None:
-    pod = yaml.safe_load((KUBERNETES / f"{name}.yaml").read_text())["spec"]["template"]["spec"]
+    *_, workload = yaml.safe_load_all((KUBERNETES / f"{name}.yaml").read_text())
+    pod = workload["spec"]["template"]["spec"]
     (container,) = pod[role]
     assert "memory" in container["resources"]["limits"]
     assert pod[sees]
     assert "SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]
     assert container["volumeMounts"][0]["mountPath"] == container["env"][0]["value"]
+
+
+def test_the_sidecar_serves_metrics_at_the_port_that_it_names() -> None:
+    settings, job = yaml.safe_load_all((KUBERNETES / "sidecar.yaml").read_text())
+    understood = decode(settings["data"]["daemon.toml"].encode(), "daemon.toml")
+    (container,) = job["spec"]["template"]["spec"]["initContainers"]
+    assert understood.metrics == f"0.0.0.0:{container['ports'][0]['containerPort']}"
+    (file,) = settings["data"]
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert container["command"][-1] == f"{mounted['settings']}/{file}"
 
 
 FOLDER = ROOT / "packaging" / "systemd"
