@@ -3,4 +3,4 @@
 It records a run, stores it, and says what it means.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
