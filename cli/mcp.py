@@ -71,7 +71,7 @@ def make_server(*, allow_attach: bool) -> MCPServer:
     from profd.cli.answers import answer
 
     # A word that no tool has would select nothing, unsaid. A PID or an id may come as a number.
-    ArgModelBase.model_config.update(extra="forbid", coerce_numbers_to_str=True)
+    ArgModelBase.model_config |= {"extra": "forbid", "coerce_numbers_to_str": True}
     server = MCPServer("profd", instructions=_ORDER, version=VERSION, log_level="WARNING")
     one_at_a_time = CapacityLimiter(1)  # memory is bounded for the run that is being read
 
