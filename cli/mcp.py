@@ -80,7 +80,7 @@ def make_server(*, allow_attach: bool) -> MCPServer:
         async def asked(**arguments: Any) -> str:  # noqa: ANN401  as the schema has them
             asking = functools.partial(tool, **arguments)
             try:
-                said: str = await to_thread.run_sync(asking, limiter=one_at_a_time)
+                said = await to_thread.run_sync(asking, limiter=one_at_a_time)
                 return answer(said, arguments["page"])
             except (ProfdError, OSError) as error:
                 raise ToolError(answer(str(error), 1)) from None
@@ -259,10 +259,9 @@ def compare(
     rank: int | None = None,
     page: int = 1,
 ) -> str:
+    words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
     with _opened(base) as first, _opened(new) as second:
-        words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
-        said = _told(_difference, (first, second), words)
-        return "\n".join([*first.notes, *second.notes, said])
+        return "\n".join([*first.notes, *second.notes, _told(_difference, (first, second), words)])
 
 
 def _difference(base: Run, new: Run, words: Selectors) -> str:

@@ -223,8 +223,9 @@ class Run:
             reader, selection = self.reader, select(self.reader, words)
             phases = PhaseIndex(reader)
             profile = take_profile(reader, selection, phases)
-            tracks = GpuTracks(reader)
-            busy = utilization_by_stack(reader, tracks, selection, phases) if gpus else {}
+            busy = (
+                utilization_by_stack(reader, GpuTracks(reader), selection, phases) if gpus else {}
+            )
             rows = hot_functions(reader, profile, busy, lines_by_stack(reader, phases))
         return Rows(FunctionRow, sorted(rows, key=lambda row: -row.total_share))
 
