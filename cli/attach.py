@@ -45,7 +45,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
     on a terminal: on the run that records the process already, if there is one and no option asks
     for another. Nothing is put into the process, and it runs on whatever becomes of profd.
     """
-    from profd.cli.liverun import live_run_of
+    from profd.cli.liverun import attached, live_run_of
 
     pid = pid or asked_for()
     has_dashboard = takes_dashboard() and not headless
@@ -63,8 +63,6 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int
     with start_ahead() as starting, StopSignals() as signals:
         # Signals are caught before the start: otherwise, a session that comes up after a Ctrl-C
         # would go on recording.
-        from profd.cli.liverun import attached
-
         options = attached(pid, recording)
         exporter = Exporter(
             recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True)

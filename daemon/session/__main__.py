@@ -52,7 +52,8 @@ def main() -> int:
     standardstreams.open_stderr()
     processes.volunteer()
     processes.share_heap()
-    options = decode_options(sys.stdin.buffer.read())
+    with open(0, "rb", closefd=False) as given:  # a fork has its starter's sys.stdin
+        options = decode_options(given.read())
     recorder = Recorder(options, Clock())
     try:
         asyncio.run(recorder.run(_begin))

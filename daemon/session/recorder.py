@@ -15,7 +15,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,11 @@ from profd.daemon import VERSION, paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.events import EventKind
+from profd.daemon.gpu.collector import GpuCollector
+from profd.daemon.hangs.hangfile import write_hang
+from profd.daemon.hangs.job import JobInquiry
+from profd.daemon.hangs.nativelook import with_native_frames
+from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.interpreter.frames import count_threads
 from profd.daemon.launch.channelreader import ScriptChannelReader
 from profd.daemon.naming import exit_words, script_folder, signal_name
@@ -35,8 +39,10 @@ from profd.daemon.session.framedescriber import FrameDescriber
 from profd.daemon.session.livefile import LiveFile
 from profd.daemon.session.need import Need
 from profd.daemon.session.openings import Openings
+from profd.daemon.session.readings import Readings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
+from profd.daemon.session.stepping import Stepping
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy, version_of
@@ -50,21 +56,10 @@ from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
 
 if TYPE_CHECKING:
-    from profd.daemon.hangs.watch import HangWatch
-    from profd.daemon.session.readings import Readings
     from profd.daemon.session.windowing import Windowing
 
 STEADY_READINGS_S = 5.0
 """The time from reading to reading while all is as before and nobody watches."""
-LATER = (
-    "gpu.collector",
-    "hangs.job",
-    "hangs.nativelook",
-    "hangs.watch",
-    "session.readings",
-    "session.stepping",
-)
-"""Modules that the first sample does not need; importing them takes half as long as the rest."""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
 
@@ -86,8 +81,6 @@ class Recorder:
         )
         self._reading = ReadingWatch(clock, self._put)
         self._hangs: HangWatch | None = None
-        self._readings: Readings | None = None
-        self._analyst: analyst.AnalystProcess | None = None
         self._openings: Openings | None = None
         self._ended = asyncio.Event()
         self._ended_ns = 0
@@ -120,9 +113,18 @@ class Recorder:
         describe, most_bytes = self._describer.describe, self._live_file.most_bytes
         self._writer = RunWriter(run_file, started, describe, most_bytes)
         self._writer.gathers = True
+        self._readings = Readings(clock, self._governor, self._put)
+        self._analyst = analyst.AnalystProcess(
+            analyst.command(run_file),
+            clock,
+            self._take_findings,
+            analyst.RESTS_S,
+            self._are_findings_read,
+            self._sampling.grant,
+        )
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._end, "stopped")
+            self._loop.add_signal_handler(number, self._end, "stopped")
         try:
             if options.window_folder is not None:
                 _ = self._windowing
@@ -136,7 +138,7 @@ class Recorder:
                 self._say(EventKind.NOTE, self._live_file.warning)
             looking = asyncio.ensure_future(self._sampling.watch())
             try:
-                await self._record(watch, run_file)
+                await self._record(watch)
             finally:
                 looking.cancel()
         finally:
@@ -153,32 +155,21 @@ class Recorder:
             )
         self._live_file.settle()
 
-    async def _record(self, watch: exitstatus.ProcessWatch, run_file: Path) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(watch.fileno(), self._end, "target-exited")
+    async def _record(self, watch: exitstatus.ProcessWatch) -> None:
+        self._loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
-            loop.call_later(self.options.duration_s, self._end, "duration")
-        for module in LATER:
-            await asyncio.to_thread(import_module, f"profd.daemon.{module}")
-        readings = self._begin_others()
+            self._loop.call_later(self.options.duration_s, self._end, "duration")
+        self._begin_others()
         self._script = ScriptChannelReader(
             self.options.channel_fd, self._take_output, self._take_status
         )
-        endless = self._begin_endless(readings)
-        self._analyst = findings = analyst.AnalystProcess(
-            analyst.command(run_file),
-            self._clock,
-            self._take_findings,
-            analyst.RESTS_S,
-            self._are_findings_read,
-            self._sampling.grant,
-        )
+        endless = self._begin_endless()
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends such a task
         if broken:
             self._end("failed")
-        loop.remove_reader(watch.fileno())
+        self._loop.remove_reader(watch.fileno())
         for task in (*endless, ended):
             task.cancel()
         if self._hangs is not None:
@@ -195,22 +186,22 @@ class Recorder:
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
             self._put(ProcessEnded(self._root, self._ended_ns, code, number))
             self._say(EventKind.ENDED, f"the target {exit_words(code, signal_name(number))}")
-        await readings.close()
+        await self._readings.close()
         self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()
         if self._openings is not None:
             self._openings.close()
-        await findings.close(
+        await self._analyst.close(
             0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S
         )
         for task in broken:
             task.result()
 
-    def _begin_endless(self, readings: Readings) -> set[asyncio.Task[None]]:
+    def _begin_endless(self) -> set[asyncio.Task[None]]:
         """Begin what goes on for as long as the run is recorded."""
         endless = {
             asyncio.ensure_future(self._follow_tree()),
-            asyncio.ensure_future(self._read(readings)),
+            asyncio.ensure_future(self._read()),
         }
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
@@ -229,18 +220,9 @@ class Recorder:
         windowing.start()
         return windowing
 
-    def _begin_others(self) -> Readings:
-        """Begin all but the samples: readings, GPUs, steps, and the watch for hangs."""
-        from profd.daemon.gpu.collector import GpuCollector
-        from profd.daemon.hangs.hangfile import write_hang
-        from profd.daemon.hangs.job import JobInquiry
-        from profd.daemon.hangs.nativelook import with_native_frames
-        from profd.daemon.hangs.watch import HangWatch, Hook
-        from profd.daemon.session.readings import Readings
-        from profd.daemon.session.stepping import Stepping
-
+    def _begin_others(self) -> None:
+        """Begin all but the samples and readings: GPUs, steps, and the watch for hangs."""
         options, clock = self.options, self._clock
-        self._readings = Readings(clock, self._governor, self._put)
         self._gpus = GpuCollector(
             clock,
             self._put,
@@ -271,14 +253,13 @@ class Recorder:
                 write=partial(write_hang, options.run_file),
             )
             self._hangs.start()
-        return self._readings
 
     async def _follow_tree(self) -> None:
         while True:
             self._members.look()
             await asyncio.sleep(until_tick_s(0.25 if self._watchers else 0.5))
 
-    async def _read(self, readings: Readings) -> None:
+    async def _read(self) -> None:
         was_in_trouble = False
         while True:
             trouble = self._writer.trouble
@@ -298,26 +279,26 @@ class Recorder:
             self._gpus.check()
             before_hz = self._governor.rate_hz
             is_window = "_windowing" in vars(self) and self._windowing.is_taking
-            await readings.take(
+            await self._readings.take(
                 self._tree.members, self._members.python_threads, for_window=is_window
             )
             # The recordings under way cost too much to wait for their end.
             if self._governor.rate_hz < before_hz:
                 self._sampling.hurry()
-            self._follow_need(readings)
+            self._follow_need()
             self._news.clear()
             pause_s = until_tick_s(STEADY_READINGS_S if self._need.is_steady else 1.0)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._news.wait(), pause_s)
 
-    def _follow_need(self, readings: Readings) -> None:
+    def _follow_need(self) -> None:
         """Sample as often as is needed now; at once, if that is more often than before."""
         need, before_hz = self._need, self._governor.highest_hz
         need.is_suspected = self._hangs is not None and self._hangs.is_suspicious
         self._stepping.is_steady = need.is_steady
         if (rate_hz := need.rate_hz()) != before_hz:
             is_more = rate_hz > before_hz
-            readings.aim_at_rate(rate_hz, need.why if is_more else "all is as before")
+            self._readings.aim_at_rate(rate_hz, need.why if is_more else "all is as before")
             if is_more:
                 self._sampling.hurry()
 
@@ -352,10 +333,7 @@ class Recorder:
             self._say(EventKind.MARK, request.note)
         elif request.command == "rate" and request.rate_hz is not None:
             self._need.wanted_hz = request.rate_hz
-            if self._readings:
-                self._readings.aim_at_rate(request.rate_hz, "it was asked to")
-            else:
-                self._governor.aim(request.rate_hz)
+            self._readings.aim_at_rate(request.rate_hz, "it was asked to")
             self._sampling.hurry()  # the recordings under way have another rate
         elif request.command == "budget" and request.budget_percent is not None:
             # The rate follows with the next reading of the cost.
@@ -370,8 +348,7 @@ class Recorder:
         if watchers > self._watchers:  # a new watcher sees fresh data
             self._news.set()
             self._sampling.hurry()
-            if self._analyst is not None:
-                self._analyst.ask()
+            self._analyst.ask()
         self._watchers = watchers
 
     def _take_sampled(self, record: Record) -> None:
@@ -420,7 +397,7 @@ class Recorder:
         if not isinstance(record, records.FindingsTaken) or self._ended.is_set():
             return
         # Watch only now: the process that looks for findings opens the file itself.
-        if self._openings is None and self._analyst is not None:
+        if self._openings is None:
             self._openings = Openings(self._live_file.path, self._analyst.ask)
         if schedule is not None and schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())

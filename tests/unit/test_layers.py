@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from support.folders import ROOT, TARGET
 
-from profd.daemon.session.recorder import LATER
-
 TARGETS = sorted(TARGET.glob("*.py"))
 HELP = """
 import runpy, sys
@@ -76,7 +74,7 @@ its end.
             "cli.main, profd.cli.attach, profd.cli.liverun",
             {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"},
         ),
-        ("daemon.session.__main__, " + ", ".join(f"profd.daemon.{name}" for name in LATER), set()),
+        ("daemon.session.__main__", set()),
         ("daemon.findings.analyst", {"asyncio", "ssl", "email", "tempfile"}),
         ("daemon.asuser", {"asyncio", "ssl", "tempfile", "random"}),
     ],

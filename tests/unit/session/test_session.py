@@ -20,7 +20,12 @@ from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
-from profd.daemon.errors import MissingTool, OutputUnwritable, ProfdError, SessionFailed
+from profd.daemon.errors import (
+    MissingTool,
+    OutputUnwritable,
+    ProfdError,
+    SessionFailed,
+)
 from profd.daemon.session import session
 from profd.daemon.store.records import Identity
 
@@ -184,10 +189,45 @@ def test_one_started_ahead_is_used_or_ends(
     assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
 
 
+# A process of its own, which has one thread: it prints what it forks, and the error of that.
+STARTER = """
+import msgspec, os, pathlib, signal, sys
+from profd.daemon import processes
+from profd.daemon.errors import ProfdError
+from profd.daemon.session import session
+
+read_end, write_end = os.pipe()
+with session.start_ahead() as starting:
+    os.close(write_end)
+    is_let_go = os.read(read_end, 1) == b""
+    forked, own = (processes.read_stat(pid) for pid in (starting.process.pid, os.getpid()))
+    ignored = int(processes.status(forked.pid)["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
+    print(is_let_go, forked.image == own.image, session.is_session(forked.pid), bool(ignored))
+    options = session.decode_options(sys.stdin.buffer.read())
+    try:
+        session.start_session(options, starting=starting)
+    except ProfdError as error:
+        print(type(error).__name__)
+print(starting.process.wait() > 0)
+"""
+
+
+def test_one_started_ahead_is_a_fork_that_goes_on_as_the_session(tmp_path: Path) -> None:
+    with subprocess.Popen("true") as target:
+        gone = identity_of(target.pid)
+    options = msgspec.structs.replace(
+        OPTIONS, pid=gone.pid, start_ticks=gone.start_ticks, run_file=tmp_path / "a.profd"
+    )
+    words = [sys.executable, "-c", STARTER]
+    said = subprocess.run(words, input=session.encode(options), stdout=subprocess.PIPE, check=True)
+    assert said.stdout.decode().split() == [*4 * ["True"], "NoSuchProcess", "True"]
+
+
 def test_what_cannot_be_started_ahead_is_an_error_where_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("LD_DEBUG", "")  # with that it is no fork
     with session.start_ahead() as starting:
         assert starting is None
     with pytest.raises(SessionFailed, match=r"no session can be started: .*No such file"):
