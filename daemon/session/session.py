@@ -23,7 +23,7 @@ import msgspec
 
 from profd.daemon import errors, paths, processes, program
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.forks import STDERR, let_go_of_all_but, rename
+from profd.daemon.forks import let_go_of_all_but, rename
 from profd.daemon.recordingconfig import RecordingSettings
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import ProcessWatch
@@ -131,12 +131,11 @@ class StartingSession:
         self.log = paths.runtime_folder() / f"starting-{os.urandom(4).hex()}.log"
         if home := paths.home():
             os.environ["PROFD_HOME"] = str(home)  # a relative path would be below another folder
-        pipe = subprocess.PIPE
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
                 program.words(_MODULE),
-                stdin=pipe,
-                stdout=pipe,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 stderr=said,
                 pass_fds=fds,
                 restore_signals=False,  # Python ignores SIGPIPE, and a fork has to do so, too
@@ -163,9 +162,12 @@ def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
     need takes a tenth of a second of CPU. Gives None if that fails: ``start_session`` then says
     why.
     """
-    can_fork = threading.active_count() == 1 and program.environment() == os.environ
     try:
-        return StartingSession(become=_become_session if can_fork else None)
+        return StartingSession(
+            become=_become_session
+            if threading.active_count() == 1 and program.environment() == os.environ
+            else None
+        )
     except OSError:
         return contextlib.nullcontext()
 
@@ -173,7 +175,7 @@ def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
 def _become_session() -> None:
     """Go on as the session; does not return."""
     rename(b"python", [b"python", b"-m", _MODULE.encode()])
-    let_go_of_all_but(range(STDERR + 1))
+    let_go_of_all_but(range(3))
     gc.freeze()  # so that what both have stays shared
     gc.enable()  # subprocess has disabled it
     try:

@@ -326,6 +326,26 @@ async def test_running_out_of_descriptors_is_a_failure(
         begin()
 
 
+async def test_py_spy_is_reaped_once_its_threads_have_had_time_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, reap = asyncio.get_running_loop(), os.wait4
+    recording = begin()
+    asked_s: list[float] = []
+
+    def wait4(pid: int, options: int) -> object:
+        asked_s.append(loop.time())
+        return reap(pid, options)
+
+    monkeypatch.setattr(os, "wait4", wait4)
+    await recording.sampling
+    recording.stop()
+    ended_s = loop.time()
+    raw = await recording.collect()
+    assert asked_s[0] >= ended_s + running._REAPED_AFTER_S
+    assert raw.cpu_ns > 0
+
+
 async def test_where_children_are_reaped_by_the_kernel_a_recording_still_ends() -> None:
     previous = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
