@@ -52,8 +52,8 @@ def main() -> int:
     standardstreams.open_stderr()
     processes.volunteer()
     processes.share_heap()
-    with open(0, "rb", closefd=False) as given:  # a fork has its starter's sys.stdin
-        options = decode_options(given.read())
+    # Not sys.stdin: that of a fork is its starter's.
+    options = decode_options(open(0, "rb", closefd=False).read())  # noqa: SIM115
     recorder = Recorder(options, Clock())
     try:
         asyncio.run(recorder.run(_begin))

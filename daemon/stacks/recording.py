@@ -57,7 +57,7 @@ class Recording:
         self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock
     ) -> None:
         """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self.rate_hz, self.length_s = rate_hz, length_s
         self.sampling: asyncio.Future[bool] = loop.create_future()
         self.ended: asyncio.Future[bool] = loop.create_future()
@@ -261,11 +261,10 @@ class Recording:
                 self._sampling_ns, self._start_cpu_s = self._clock.now_ns(), self.cpu_s()
                 self.sampling.set_result(True)
             return
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._pipe)
+        self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
         self._ended_ns = self._clock.now_ns()
-        loop.call_later(_REAPED_AFTER_S, self._reap)
+        self._loop.call_later(_REAPED_AFTER_S, self._reap)
 
     def _reap(self) -> None:
         """Collect exit status and cost."""
@@ -274,7 +273,7 @@ class Recording:
         with contextlib.suppress(ChildProcessError):
             pid, _, usage = os.wait4(self._pid, os.WNOHANG)
             if not pid:
-                asyncio.get_running_loop().call_later(_REAPED_AFTER_S, self._reap)
+                self._loop.call_later(_REAPED_AFTER_S, self._reap)
                 return
             self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
         if not self.sampling.done():
