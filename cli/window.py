@@ -33,11 +33,14 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 from profd.daemon.timerange import TimeRange
 from profd.daemon.units import plural, step_time
+from profd.daemon.windows.injection import STEPS_TIMEOUT_S
+from profd.daemon.windows.ondemand import TRACE_TIMEOUT_S
+from profd.daemon.windows.reduction import TIMEOUT_S
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 
 _LOOK_INTERVAL_S = 0.1
-_WINDOW_TIMEOUT_S = 200.0
-"""Longer than the session's own time limits for a process, its trace, and reading the trace."""
+_WINDOW_TIMEOUT_S = STEPS_TIMEOUT_S + TRACE_TIMEOUT_S + TIMEOUT_S
+"""The session's own time limits for a process, its trace, and reading the trace."""
 SORTABLE = {
     "name": "name",
     "calls": "calls",

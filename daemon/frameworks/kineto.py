@@ -8,7 +8,7 @@ import msgspec
 
 Parsed = TypeVar("Parsed")
 
-LIMIT_BYTES = 1 << 29
+LIMIT_BYTES = 1 << 30
 
 
 def parse(text: bytes, kind: type[Parsed]) -> Parsed:

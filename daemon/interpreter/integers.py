@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from profd.daemon.interpreter.frames import Code, Interpreter, PythonFrame, open_interpreter
+from profd.daemon.interpreter.looks import TRIES
 from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
@@ -29,7 +30,6 @@ from profd.daemon.interpreter.slots import Link, Slot, Slots
 from profd.daemon.interpreter.tensors import TensorVersion, version_of
 
 LOOKS = 3
-TRIES = 10
 WALKS = 4
 _MOST_THREADS = 64
 _MOST_DIGITS = 3  # more than 2 to the power of 90 is no count of anything

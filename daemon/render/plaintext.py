@@ -104,7 +104,11 @@ def joined(lines: Iterable[TextLine], cells: int) -> str:
     return "\n".join(cut(line, cells) for line in found)
 
 
-def bar(share: float, cells: int) -> str:
+BAR_CELLS = 8
+"""How long a bar beside a share is in a table, in cells."""
+
+
+def bar(share: float, cells: int = BAR_CELLS) -> str:
     """Return a share of 0 to 1 as a bar that takes all of so many cells at 1, in eighths."""
     full, rest = divmod(min(max(round(share * cells * 8), 0), cells * 8), 8)
     return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()

@@ -34,7 +34,6 @@ _NAMED = 4
 _OUTSIDE = "outside"
 _LEAST_LINE = 0.01
 """A line with a smaller share of a step is not listed."""
-_BAR_CELLS = 8
 
 
 def closing_lines(summary: Summary, nexts: Mapping[str, str], cells: int = WIDTH) -> str:
@@ -190,7 +189,7 @@ def _phase_rows(summary: Summary, name: str, in_step: StepPart | None) -> Iterat
         f"{phase_named(name).letter}  {name}",
         _share(share, _margin(summary.phase_errors[name])),
         step_time(in_step.seconds) if in_step else "",
-        bar(share, _BAR_CELLS),
+        bar(share),
         *(line[0] if line else ("", "")),
     )
     for what, of_rest in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):

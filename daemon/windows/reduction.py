@@ -24,7 +24,6 @@ import msgspec
 
 from profd.daemon import asuser, processes, program
 from profd.daemon.errors import ProfdError
-from profd.daemon.frameworks.kineto import LIMIT_BYTES
 from profd.daemon.store.records import (
     COLLECTIVE,
     HostGap,
@@ -92,7 +91,7 @@ class Packing:
 
     def packed(self) -> bytes | None:
         """Return what was packed; None if it is too large to be kept."""
-        if self._packed.tell() > KEPT_BYTES or self.text_bytes > LIMIT_BYTES:
+        if self._packed.tell() > KEPT_BYTES:
             return None
         self._packed.seek(0)
         return self._packed.read()

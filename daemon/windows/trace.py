@@ -18,10 +18,9 @@ from typing import Annotated, BinaryIO
 import msgspec
 
 from profd.daemon.errors import ProfdError
-from profd.daemon.frameworks.kineto import parse
+from profd.daemon.frameworks.kineto import LIMIT_BYTES, parse
 from profd.daemon.timerange import EVER
 
-LIMIT_BYTES = 1 << 31
 _PART_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")

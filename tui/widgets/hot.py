@@ -9,7 +9,7 @@ from profd.daemon.analyze.confidence import is_hint, margin
 from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.analyze.steps import part_of_step_s
-from profd.daemon.render.plaintext import bar, visible
+from profd.daemon.render.plaintext import BAR_CELLS, bar, visible
 from profd.daemon.units import percent, step_time
 from profd.tui.cells import Run, StyledRun, cut_name, cut_path
 from profd.tui.snapshot import ALONE, Snapshot
@@ -38,7 +38,6 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
 
 
 SELF, TOTAL, GPU = "self", "total", "GPU"
-_BAR_CELLS = 8
 _LEAST_SHARE = 0.01
 
 
@@ -71,7 +70,7 @@ class HotTable(Table[FunctionRow]):
     def columns(self) -> Sequence[Column[FunctionRow]]:
         return [
             Column(SELF, _self, 7, right=True),
-            Column("", self._bar, _BAR_CELLS, 100),
+            Column("", self._bar, BAR_CELLS, 100),
             Column(TOTAL, _total, 7, 28, right=True),
             *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
             Column("function", _function, share=6, shorten=cut_name),
@@ -89,7 +88,7 @@ class HotTable(Table[FunctionRow]):
         return f"{item.function} {item.module_path}:{item.line} {item.source or ''} {item.phase}"
 
     def _bar(self, item: FunctionRow) -> Run:
-        return (bar(self._drawn(item) / self._largest, _BAR_CELLS), "bar")
+        return (bar(self._drawn(item) / self._largest), "bar")
 
 
 class LineTable(HotTable):
@@ -119,7 +118,7 @@ class LineTable(HotTable):
         return [
             Column(TOTAL, _total, 7, right=True),
             Column("±", _margin, 4, 84, right=True),
-            Column("", self._bar, _BAR_CELLS, 110),
+            Column("", self._bar, BAR_CELLS, 110),
             *([Column("a step", self._of_step, 7, 40, right=True)] if self._per_s else []),
             Column(SELF, _self, 7, 96, right=True),
             *([Column(GPU, _gpu, 5, 72, right=True)] if self._has_gpu else []),
