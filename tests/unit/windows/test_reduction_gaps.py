@@ -194,3 +194,11 @@ def test_calls_that_wait_and_collectives_beside_no_other_kernel_are_waits() -> N
         WindowWait("cudaMalloc", 20_000, 25_000, PID),
         WindowWait("cudaStreamSynchronize", 10_000, 15_000, PID),
     ]
+
+
+def test_a_collective_beside_a_long_kernel_is_no_wait_once_a_short_one_is_over() -> None:
+    script = CudaScript()
+    script.launch("ncclDevKernel_AllGather_RING_LL", 100, 2, (110, 90), stream=20)
+    script.launch("gemm", 100, 2, (100, 80)).launch("add", 110, 2, (120, 5), stream=8)
+    script.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 2, (150, 40), stream=21)
+    assert [*waits_of(script.spans())] == [WindowWait(COLLECTIVE, 180_000, 200_000, 0)]
