@@ -23,6 +23,7 @@ ALL_VIEWS = "all views"
 ELSEWHERE = {
     "self CUDA share of an operator": "two ranks with a window",
     "memory of a role": "two ranks with a window",
+    "error of the step rate": "steps-tqdm",
     "own work of a rank": "ranks-slow-data",
     "waiting of a rank": "ranks-slow-data",
 }
