@@ -126,11 +126,11 @@ class StartingSession:
     def __init__(self, *fds: int, become: Callable[[], None] | None = None) -> None:
         """Start the process and pass it these descriptors.
 
-        If it is to ``become`` the session by itself, it is a fork of this process.
+        It is a fork of this process if that may ``become`` the session, and has its environment.
         """
         self.log = paths.runtime_folder() / f"starting-{os.urandom(4).hex()}.log"
-        if home := paths.home():
-            os.environ["PROFD_HOME"] = str(home)  # a relative path would be below another folder
+        home = paths.home()  # a relative path would be below another folder
+        own = {**program.environment(), **({"PROFD_HOME": str(home)} if home else {})}
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
                 program.words(_MODULE),
@@ -141,8 +141,8 @@ class StartingSession:
                 restore_signals=False,  # Python ignores SIGPIPE, and a fork has to do so, too
                 start_new_session=True,
                 cwd="/",
-                env=program.environment(),
-                preexec_fn=become,
+                env=own,
+                preexec_fn=become if own == os.environ else None,
             )
 
     def __enter__(self) -> StartingSession:
@@ -163,11 +163,7 @@ def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
     why.
     """
     try:
-        return StartingSession(
-            become=_become_session
-            if threading.active_count() == 1 and program.environment() == os.environ
-            else None
-        )
+        return StartingSession(become=_become_session if threading.active_count() == 1 else None)
     except OSError:
         return contextlib.nullcontext()
 

@@ -99,8 +99,8 @@ class Packing:
 
 def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return the summary of the trace in a file; raises TraceUnreadable."""
-    packing = Packing()
     try:
+        packing = Packing()
         spans = Spans(TraceReader(packing.passing(read_text(file))))
         reduction = _reduction(spans, packing, begins_with_step=begins_with_step)
     except (sqlite3.Error, OverflowError, OSError) as error:

@@ -223,6 +223,17 @@ def test_one_started_ahead_is_a_fork_that_goes_on_as_the_session(tmp_path: Path)
     assert said.stdout.decode().split() == [*4 * ["True"], "NoSuchProcess", "True"]
 
 
+def test_a_starter_keeps_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a script leaves behind is known by it, and a relative folder is not the session's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROFD_HOME", "here")
+    with session.start_ahead() as starting:
+        assert starting is not None
+        given = Path(f"/proc/{starting.process.pid}/environ").read_bytes().split(b"\0")
+        assert os.fsencode(f"PROFD_HOME={tmp_path / 'here'}") in given
+    assert os.environ["PROFD_HOME"] == "here"
+
+
 def test_what_cannot_be_started_ahead_is_an_error_where_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -220,3 +220,14 @@ def test_times_may_count_from_the_epoch() -> None:
         1_795_484_500_000_000_000,
         1_795_484_500_000_010_000,
     )
+
+
+def test_without_a_folder_for_temporary_files_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(TraceUnreadable, match="No usable temporary directory"):
+        reduce(BytesIO(TRACE), begins_with_step=False)
