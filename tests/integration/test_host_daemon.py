@@ -23,7 +23,15 @@ from support.launches import profd
 from support.plainuser import NOBODY, as_plain_user
 from support.scrapes import is_answered, scrape
 from support.sessions import control_of
-from support.supervisors import PROFD, ShortJob, Supervised, home_name, short_job, supervised
+from support.supervisors import (
+    PROFD,
+    REPORT_DEADLINES,
+    ShortJob,
+    Supervised,
+    home_name,
+    short_job,
+    supervised,
+)
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, count_recordings, until
 
@@ -38,6 +46,7 @@ from profd.daemon.store.records import Identity
 
 JOBS = 5
 STEPS = 20
+_WITH_REPORTS = pytest.mark.timeout(2 * REPORT_DEADLINES * DEADLINE_S)
 CONFIGURATION = """
 rate_hz = 20
 budget_percent = 25.0
@@ -93,7 +102,7 @@ def sampled() -> list[int]:
     return found
 
 
-@pytest.mark.timeout(8 * DEADLINE_S)  # the reports have the lowest priority
+@_WITH_REPORTS
 @pytest.mark.usefixtures("py_spy")
 def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
     configure: Callable[..., None], profd_home: Path
@@ -116,7 +125,7 @@ def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
                     daemon = stack.enter_context(supervised())
             daemon.wait("ended", run=runs[job.pid])
         for run in runs.values():
-            until(lambda run=run: reported(profd_home, run), f"a report of {run}", deadlines=6)  # type: ignore[misc]
+            until(lambda run=run: reported(profd_home, run), f"a report of {run}", REPORT_DEADLINES)  # type: ignore[misc]
         assert daemon.end() == 0
     assert sorted(sampled()) == sorted(runs)  # each job once
 
@@ -137,6 +146,7 @@ def test_a_configuration_is_reloaded_and_a_broken_one_is_not(
             assert excluded.pid not in {line.pid for line in daemon.lines}
 
 
+@_WITH_REPORTS
 @pytest.mark.usefixtures("py_spy")
 def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(
     configure: Callable[..., None],
@@ -169,6 +179,7 @@ def test_metrics_of_its_runs_are_served_and_end_with_it(configure: Callable[...,
         job.train()
 
 
+@_WITH_REPORTS
 @pytest.mark.requires("root")  # which can act as two users
 def test_two_users_see_neither_runs_nor_jobs_of_each_other() -> None:
     nobody = as_plain_user()

@@ -67,12 +67,15 @@ class Standing:
         self._process.wait()
 
     def _wait_standing(self) -> None:
-        """Wait until a thread of it, or of a child that speaks for it, reads its standard input:
-        the line comes before that.
+        """Wait until a thread of it, or of a child that speaks for it, reads its standard input,
+        and its others wait for that one: the line comes before both.
         """
         program = psutil.Process(self.pid)
         until(
-            lambda: any(map(_reads_a_line, [program, *program.children(recursive=True)])),
+            lambda: (
+                any(map(_reads_a_line, [program, *program.children(recursive=True)]))
+                and not _runs(self.pid)
+            ),
             "waiting for a line",
         )
 
@@ -81,6 +84,12 @@ def _reads_a_line(process: psutil.Process) -> bool:
     """Return whether a thread of the process is in a system call on its file 0."""
     calls = Path(f"/proc/{process.pid}/task").glob("*/syscall")
     return any((processes.read(str(call)) or b"").split()[1:2] == [b"0x0"] for call in calls)
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a thread of the process is on a processor, or waits for one."""
+    states = Path(f"/proc/{pid}/task").glob("*/stat")
+    return any((processes.read(str(one)) or b"").rpartition(b") ")[2][:1] == b"R" for one in states)
 
 
 READY = 'def ready(): print("ready", flush=True); input()'

@@ -22,6 +22,8 @@ from support.waiting import DEADLINE_S, until
 
 PROFD = [sys.executable, "-m", "profd"]
 
+REPORT_DEADLINES = 6
+
 
 class Supervised:
     """A running `profd daemon`; what it says is kept in ``lines``."""
@@ -38,7 +40,8 @@ class Supervised:
     def wait(self, event: str, *, pid: int = 0, run: str = "") -> LogLine:
         """Wait until it has said this, of this process or run where one is named.
 
-        What it said before counts.
+        What it said before counts. Reports have the lowest priority, and take their time beside
+        other work: the test has a timeout to match.
         """
 
         def look() -> LogLine | None:
@@ -51,7 +54,8 @@ class Supervised:
             assert said or not has_ended, f"it ended before it said {event}; it said {self.lines}"
             return said[0] if said else None
 
-        return until(look, lambda: f"{event} among {self.lines}")
+        deadlines = REPORT_DEADLINES if event == "reported" else 1
+        return until(look, lambda: f"{event} among {self.lines}", deadlines)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal, and return its exit code once it is gone."""
