@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.selection import Condition
-from profd.daemon.analyze.series import cpu_series
+from profd.daemon.analyze.series import of_threads
 from profd.daemon.clock import MILLISECOND_NS, MINUTE_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import IntervalSet, StepFunction
+from profd.daemon.store.stepfunction import THREAD_CPU, IntervalSet, StepFunction
 from profd.daemon.timerange import EVER, TimeRange
 
 
@@ -30,7 +30,7 @@ def covers_of(
     if not conditions:
         return {}
     tracks = GpuTracks(reader, time, longest_ns=0)
-    used = cpu_series(reader, [reader.threads[thread] for thread in threads])
+    used = of_threads(reader, [reader.threads[thread] for thread in threads], THREAD_CPU)
 
     @functools.cache
     def idle(process: int, limit: float) -> IntervalSet:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, proxy
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
@@ -100,7 +100,7 @@ class Coverage(msgspec.Struct, frozen=True):
 def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
     torn_share = reader.recorded(selection.time).torn_share
-    cost = mean_of_series(reader, COST_SERIES, None, selection)
+    cost = total_of_series(reader, COST_SERIES, None, selection).mean
     return Coverage(covered_share(reader, take_lives(reader).covers, selection), torn_share, cost)
 
 

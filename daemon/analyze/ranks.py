@@ -20,10 +20,10 @@ from profd.daemon.analyze.confidence import standard_error, t_quantile
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import cpu_series, mean_of_known
+from profd.daemon.analyze.series import mean_of_known, of_threads
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
-from profd.daemon.store.stepfunction import StepFunction, sum_aggregates
+from profd.daemon.store.stepfunction import THREAD_CPU, StepFunction, sum_aggregates
 from profd.daemon.timerange import TimeRange
 
 PARTS = 24
@@ -114,7 +114,9 @@ def _own_work(
     every = list(itertools.chain.from_iterable(rank.totals))
     seen_ns = sum(total.duration_ns for total in every)
     at_frame = _own_time_at(reader, every, waits, phases)
-    used = [reader.steps(one, whole) for one in cpu_series(reader, rank.threads).values()]
+    used = [
+        reader.steps(one, whole) for one in of_threads(reader, rank.threads, THREAD_CPU).values()
+    ]
     active = _steps_of(reader, SM_ACTIVE, rank.devices, whole)
     clocks = _steps_of(reader, SM_CLOCK, rank.devices, whole)
     return OwnWork(

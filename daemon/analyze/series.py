@@ -151,17 +151,6 @@ def first_and_last(
     return (first, last) if first and last and first.at_ns <= last.at_ns else None
 
 
-def mean_of_series(
-    reader: RunReader,
-    name: str,
-    process: int | None,
-    selection: Selection,
-    device: str | None = None,
-) -> float | None:
-    """Return the mean of a series over a selection's range of time; None if unknown."""
-    return total_of_series(reader, name, process, selection, device).mean
-
-
 def total_of_series(
     reader: RunReader,
     name: str,
@@ -189,15 +178,10 @@ def main_thread_cores(reader: RunReader, process: int, time: TimeRange) -> float
     if len(led) > 1:
         sampled = reader.sampled_threads(time)
         led = [row for row in led if row.id in sampled]
-    courses = cpu_series(reader, led).values()
-    means = [total_of(reader, one, time).mean for one in courses]
+    courses = of_threads(reader, led, THREAD_CPU).values()
+    means = (total_of(reader, one, time).mean for one in courses)
     known = [mean for mean in means if mean is not None]
     return sum(known) if known else None
-
-
-def cpu_series(reader: RunReader, threads: Collection[ThreadRow]) -> dict[int, int]:
-    """Return by thread the id of the series of its CPU time, if that was read."""
-    return of_threads(reader, threads, THREAD_CPU)
 
 
 def of_threads(reader: RunReader, threads: Collection[ThreadRow], name: str) -> dict[int, int]:

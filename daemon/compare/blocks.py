@@ -186,11 +186,11 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    busy = series.mean_of_series(reader, "host_cpu_share", None, part)
+    busy = series.total_of_series(reader, "host_cpu_share", None, part).mean
     cores = series.machine_cores(reader)
     if busy is None or not cores:
         return None
-    profd_cores = series.mean_of_series(reader, COST_SERIES, None, part) or 0.0
+    profd_cores = series.total_of_series(reader, COST_SERIES, None, part).mean or 0.0
     others = busy * cores - profd_cores - _cores_of_run(reader, part)
     return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
 
@@ -215,11 +215,11 @@ def _lacking(reader: RunReader, part: Selection) -> float:
     """
     mains = [row.id for row in Selection().trainers(reader)]
     waited = series.mean_of_known(
-        series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains
+        series.total_of_series(reader, series.CORE_WAIT, process, part).mean for process in mains
     )
     if waited is not None:
         return waited
-    pressure = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
+    pressure = series.total_of_series(reader, series.PRESSURE, None, part).mean or 0.0
     used = (series.main_thread_cores(reader, process, part.time) for process in mains)
     off = series.mean_of_known(None if cores is None else 1 - min(cores, 1.0) for cores in used)
     return pressure if off is None else min(off, pressure)

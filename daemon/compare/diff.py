@@ -20,7 +20,7 @@ import msgspec
 
 from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.series import PRESSURE, mean_of_series
+from profd.daemon.analyze.series import PRESSURE, total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import (
     Blocks,
@@ -267,7 +267,7 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
         reader.info.name,
         compared_s,
         step_s,
-        cpu_pressure=mean_of_series(reader, PRESSURE, None, part),
+        cpu_pressure=total_of_series(reader, PRESSURE, None, part).mean,
         company=take_cpu_contention(reader, part),
         blocks=blocks.count,
     )

@@ -19,8 +19,8 @@ def cpu_limits(context: FindingContext) -> list[float]:
 
 
 def usable_cores(context: FindingContext) -> float | None:
-    whole = series.machine_cores(context.reader)
-    return min([*cpu_limits(context), *([float(whole)] if whole else [])], default=None)
+    known = [*cpu_limits(context), series.machine_cores(context.reader)]
+    return min(filter(None, known), default=None)
 
 
 def ceiling(context: FindingContext) -> float | None:

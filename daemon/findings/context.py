@@ -53,7 +53,7 @@ MOST = 2 / 3
 # cores fall asleep. In trials, a fix removed half of a step or more, and the rest took 0.81 to 1.09
 # of its time before.
 INDIRECT = 0.25
-_MOST_CROWDING = 1.5  # a fix gains no more than this: the rest comes if other processes leave
+_MOST_CROWDING = 1.5  # in trials, no fix gave the rest of a step more of the run's cores
 
 _OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
 
@@ -137,8 +137,7 @@ class FindingContext:
         if gain is None:
             gain = partial(self._gain, texts, first)
         gain = gain() if callable(gain) else gain
-        is_crowded = self.crowding > 1.05
-        speeds = speeds_up(gain, least_gain, is_crowded=is_crowded, trains=self.trains)
+        speeds = speeds_up(gain, least_gain, is_crowded=self.crowding > 1.05, trains=self.trains)
         given = {"share": _said(first), "at": at(place, call), "speeds_up": speeds, **words}
         said = texts.said(given, cases)
         selection = selection or self.in_phase(texts.phase)
@@ -227,6 +226,11 @@ class FindingContext:
         return take_job(self.reader, self.selection, self.phases)
 
     @cached_property
+    def main_cores(self) -> float | None:
+        """The mean CPU time per second of the main threads; None if not read."""
+        return series.mean_of_known(self.main_thread_cores(row.id) for row in self.trainers)
+
+    @cached_property
     def lacking(self) -> float:
         """The share of the time in which main threads have work and wait for a core; 0 if unknown.
 
@@ -234,7 +238,7 @@ class FindingContext:
         how long it waits for a core. If the kernel does not count that by thread, the wait is no
         longer than that of any thread of the machine.
         """
-        cores = series.mean_of_known(self.main_thread_cores(row.id) for row in self.trainers)
+        cores = self.main_cores
         waited = series.mean_of_known(self.mean(series.CORE_WAIT, row.id) for row in self.trainers)
         waited = self.mean(series.PRESSURE) if waited is None else waited
         work = 1 - self.share(*WITHOUT_WORK).value
@@ -242,9 +246,14 @@ class FindingContext:
 
     @cached_property
     def crowding(self) -> float:
-        """How many times longer main threads work because they wait for a core; 1 if unknown."""
-        work = 1 - self.share(*WITHOUT_WORK).value
-        return work / (work - self.lacking) if self.lacking < work else math.inf
+        """How many times longer main threads work because the run's others have their cores.
+
+        No fix frees what other programs have. 1 if unknown.
+        """
+        running = 1 - self.share(*WITHOUT_WORK).value - self.lacking
+        each = (self.sum_over_processes("cpu_cores") or math.inf) / max(len(self.trainers), 1)
+        freed = min(self.lacking, max(each - (self.main_cores or 0.0), 0.0))
+        return 1 + freed / running if running > 0 else math.inf
 
     @cached_property
     def trainers(self) -> tuple[ProcessRow, ...]:
@@ -442,7 +451,7 @@ class FindingContext:
     def mean(
         self, name: str, process: int | None = None, device: str | None = None
     ) -> float | None:
-        return series.mean_of_series(self.reader, name, process, self.selection, device)
+        return series.total_of_series(self.reader, name, process, self.selection, device).mean
 
     def sum_over_processes(self, name: str, device: str | None = None) -> float:
         """Return the mean sum of a series over the processes that train and their workers."""

@@ -33,7 +33,7 @@ from profd.daemon.analyze.profile import (
     weighted,
 )
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection, leading_threads
-from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.steptree import StepPart, take_step_tree
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
@@ -258,7 +258,7 @@ def _processes(
             row.command,
             Exit(row.exit_code, signal_name(row.exit_signal)),
             profile.total_samples,
-            mean_of_series(reader, "cpu_cores", row.id, selection),
+            total_of_series(reader, "cpu_cores", row.id, selection).mean,
             int(last.value) if last else None,
             tuple(hot_functions(reader, profile)[:5]),
         )

@@ -19,7 +19,7 @@ from support.noderuns import Job
 from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import find
 from profd.daemon.findings.finding import Evidence, Finding
@@ -160,9 +160,9 @@ def test_a_chart_has_the_mean_of_the_summary(open_report: OpenReport, tmp_path: 
     with RunReader(tmp_path / "run.profd") as reader:
         for from_s, to_s in ((0, 900), (95, 150), (601, 602)):
             from_ns, to_ns = (reader.info.started_ns + at_s * SECOND_NS for at_s in (from_s, to_s))
-            utilization = mean_of_series(
+            utilization = total_of_series(
                 reader, UTILIZATION, None, Selection(from_ns, to_ns), DEVICE
-            )
+            ).mean
             shown = page.shown(
                 f"profd.timeline.charts[0].meanIn({{ fromMs: {from_s}e3, toMs: {to_s}e3 }})"
             )

@@ -12,7 +12,7 @@ from support.synthetic import STARTED_NS
 
 from profd.daemon.analyze.coverage import take_gaps, take_lives
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
@@ -39,7 +39,7 @@ def test_the_cost_of_starting_counts_for_as_long_as_it_took(tmp_path: Path) -> N
         for at_s, cores in ((0.1, 1.0), (1.0, 0.1), (10.0, 0.1))
     )
     with RunReader(synthetic.write_records(tmp_path / "run.profd", points)) as reader:
-        mean = mean_of_series(reader, "profd_cpu_cores", None, Selection())
+        mean = total_of_series(reader, "profd_cpu_cores", None, Selection()).mean
     assert mean == pytest.approx((0.1 * 1.0 + 9.9 * 0.1) / 10)
 
 

@@ -31,6 +31,14 @@ def company(*, on_cpu: float, pressure: float) -> list[Series]:
     ]
 
 
+def test_cores_that_other_programs_have_come_free_by_no_fix(case: Case) -> None:
+    for whole, slower in ((0.8, 1.0), (0.9, 1.125), (1.8, 1.25)):
+        series = [*company(on_cpu=0.8, pressure=0.9), Series("cpu_cores", whole)]
+        found = case.finding(load_in_process, LOADING, series=series)
+        assert found.gain_bound == pytest.approx(plain(case) * slower, rel=0.01)
+        assert ("on crowded cores" in found.title) == (slower > 1)
+
+
 def plain(case: Case) -> float:
     """Return the bound of the same steps on cores of their own."""
     return there(case.finding(load_in_process, LOADING).gain_bound)

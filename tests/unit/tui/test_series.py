@@ -13,7 +13,7 @@ from support.present import there
 from support.synthetic import MAIN, STARTED_NS, worker
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.clock import MINUTE_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
@@ -129,7 +129,7 @@ def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader, tmp_
         "profd_cpu_cores", None, TimeRange(STARTED_NS, reader.info.end_ns)
     ) == pytest.approx(0.041)
     first_half = TimeRange(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
-    of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
+    of_summary = total_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns)).mean
     assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
     assert (
         series.mean(
@@ -141,9 +141,9 @@ def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader, tmp_
     # range alone.
     with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as other:
         chosen = TimeRange(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
-        of_summary = mean_of_series(
+        of_summary = total_of_series(
             other, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0"
-        )
+        ).mean
         assert strip(series_of(other), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
 
 
