@@ -38,7 +38,6 @@ from profd.daemon.render.difftext import diff_text
     "--least",
     type=click.FloatRange(0, 100),
     default=100 * LEAST,
-    show_default=True,
     metavar="PERCENT",
     help="Call nothing a change that is smaller than PERCENT of a step.",
 )
@@ -46,7 +45,6 @@ from profd.daemon.render.difftext import diff_text
     "--alike",
     type=click.FloatRange(0, 100),
     default=100 * ALIKE,
-    show_default=True,
     metavar="PERCENT",
     help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of "
     "one script do.",

@@ -22,7 +22,6 @@ from profd.daemon.paths import write_whole
     "memory_gb",
     type=click.FloatRange(0.1),
     default=2.0,
-    show_default=True,
     metavar="GB",
     help="The most memory that DuckDB takes; what does not fit goes to temporary files.",
 )
@@ -30,7 +29,6 @@ from profd.daemon.paths import write_whole
     "--days",
     type=click.IntRange(1),
     default=28,
-    show_default=True,
     metavar="N",
     help="Take the last N days.",
 )
@@ -44,7 +42,6 @@ from profd.daemon.paths import write_whole
     "--least",
     type=click.FloatRange(0, 100),
     default=2.0,
-    show_default=True,
     metavar="PERCENT",
     help="Call nothing slower that is so by less than PERCENT.",
 )

@@ -69,7 +69,9 @@ class LazyCommands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(VERSION, prog_name="profd", message="%(prog)s %(version)s")
 def profd() -> None:
     """Say where the time of a Python training run goes, from outside of it.

@@ -42,7 +42,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 def off_option(name: str, text: str) -> Callable[[Command], Command]:
     """Return a decorator that gives a command ``--no-NAME``, which arrives as ``NAME: bool``."""
-    return click.option(f"--no-{name}", name, flag_value=False, default=True, help=text)
+    return click.option(
+        f"--no-{name}", name, flag_value=False, default=True, show_default=False, help=text
+    )
 
 
 steps_option = off_option("steps", "Do not read the loop counter: count steps by the stacks alone.")
@@ -74,7 +76,6 @@ _RECORDING = (
         "rate_hz",
         callback=_rate_hz,
         default="auto",
-        show_default=True,
         metavar="HZ",
         help=f"Samples a second of each main process, 1 to {RECORDING.highest_rate_hz}; auto: "
         f"{RECORDING.full_rate_hz} while something is new, else {RECORDING.steady_rate_hz}.",
@@ -84,7 +85,6 @@ _RECORDING = (
         "budget_percent",
         type=click.FloatRange(0, min_open=True),
         default=_DEFAULTS.budget_percent,
-        show_default=True,
         metavar="PERCENT",
         help="The most that profd may cost, in percent of one core.",
     ),
@@ -107,7 +107,6 @@ _RECORDING = (
         "hang_after_s",
         type=click.FloatRange(0),
         default=_DEFAULTS.hang_after_s,
-        show_default=True,
         metavar="S",
         help="Say what everyone waits for after S seconds without progress; 0: never.",
     ),
@@ -120,7 +119,6 @@ _RECORDING = (
         "--nccl-ras",
         type=click.Choice(["off", "hang"]),
         default=_DEFAULTS.nccl_ras,
-        show_default=True,
         help="When to ask NCCL for its counts: never, or in a hang.",
     ),
     off_option("source", "Keep no lines of source code, only where they are."),

@@ -55,7 +55,6 @@ SORTABLE = {
     "--steps",
     type=click.IntRange(1, MAX_STEPS),
     default=DEFAULT_STEPS,
-    show_default=True,
     metavar="N",
     help="Take N steps of the optimizer.",
 )
@@ -92,7 +91,6 @@ SORTABLE = {
     "--limit",
     type=click.IntRange(1),
     default=40,
-    show_default=True,
     metavar="N",
     help="Print N rows of the table.",
 )

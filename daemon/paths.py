@@ -122,14 +122,13 @@ def clean_name(name: str) -> str:
     # A file name cannot hold what the file system's encoding lacks.
     encoded = unicodedata.normalize("NFC", name).encode(sys.getfilesystemencoding(), "ignore")
     known = encoded.decode(sys.getfilesystemencoding())
-    kept = (one if one in "_." or one.isalnum() or _is_letter(one) else " " for one in known)
+    kept = (
+        # Beyond ASCII, vowel signs and emojis are parts of words, too.
+        one if one in "_." or one.isalnum() or (not one.isascii() and one.isprintable()) else " "
+        for one in known
+    )
     clean = re.sub(r"\s+", "_", "".join(kept)).strip("._").encode(sys.getfilesystemencoding())[:24]
     return clean.decode(sys.getfilesystemencoding(), "ignore") or _NAMELESS
-
-
-def _is_letter(character: str) -> bool:
-    """Say whether a character beyond ASCII can be part of a word, as vowel signs and emojis can."""
-    return not character.isascii() and character.isprintable()
 
 
 def new_run_file(run_id: str, output: Path | None = None) -> Path:

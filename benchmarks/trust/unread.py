@@ -32,6 +32,7 @@ signal.signal(signal.SIGUSR1, lambda *_: os.execv(sys.executable, [sys.executabl
 signal.signal(signal.SIGUSR2, lambda *_: leave())
 def leave():
     threading.Thread(target=train).start()
+    with open("diary", "a") as diary: diary.write(f"{time.time_ns()}\\n")
     ctypes.CDLL(None).pthread_exit(None)
 def load(): time.sleep(0.009)
 def forward(): time.sleep(0.006)
@@ -100,14 +101,20 @@ def stopped(*pids: int) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+def next_word_after(number: signal.Signals, target: int, folder: Path) -> int:
+    """Send a program a signal, and return the time that it writes into its diary upon it."""
+    begun = (folder / "diary").read_text()
+    os.kill(target, number)
+    while not (now := (folder / "diary").read_text().removeprefix(begun)).endswith("\n"):
+        time.sleep(0.01)
+    return int(now)
+
+
 def do(what: str, target: int, session: int, length_s: float, folder: Path) -> Done:
     """Do something to a program, or to profd, for a time."""
-    begun, from_ns = (folder / "diary").read_text(), time.time_ns()
+    from_ns = time.time_ns()
     if what == "exec":
-        os.kill(target, signal.SIGUSR1)
-        while (now := (folder / "diary").read_text()) == begun:
-            time.sleep(0.01)
-        return Done(what, from_ns, int(now.split()[-1]))
+        return Done(what, from_ns, next_word_after(signal.SIGUSR1, target, folder))
     pids = {"stop": [target], "suspend": [target, session], "stop profd": [session]}
     with contextlib.ExitStack() as held:
         held.enter_context(frozen(target) if what == "freeze" else stopped(*pids[what]))
@@ -149,8 +156,7 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
             done.append(do(what, target, session, chance.uniform(1.5, 3), folder))
         time.sleep(2)
         if chance.random() < LEAVES:
-            os.kill(target, signal.SIGUSR2)
-            left_ns = time.time_ns()
+            left_ns = next_word_after(signal.SIGUSR2, target, folder)
             time.sleep(3)
             done.append(Done("leave", left_ns, time.time_ns()))
         os.kill(target, signal.SIGKILL)

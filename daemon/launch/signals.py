@@ -101,11 +101,6 @@ def die_of(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def is_from_process(info: signal.struct_siginfo) -> bool:
-    # kill, sigqueue and tgkill give such a code; signals from the kernel have a positive one.
-    return info.si_code <= 0
-
-
 def await_sender(info: signal.struct_siginfo) -> None:
     """Wait until the sender of a signal sleeps, or has ended.
 
@@ -158,7 +153,7 @@ class ScriptStanding:
         """
         if info.si_signo == signal.SIGCHLD:
             return Aim.NOBODY
-        if not is_from_process(info):
+        if info.si_code > 0:  # of the kernel: kill, sigqueue and tgkill give none such
             return self._aim_of_kernel(info.si_signo)
         if info.si_pid in (
             self.script_pid,

@@ -53,11 +53,6 @@ def alarm(findings: Sequence[Finding]) -> Finding | None:
     return findings[0] if any(one.severity != INFO for one in findings) else None
 
 
-def large_remark(findings: Sequence[Finding]) -> Finding | None:
-    """Return the remark that keeps a training from being called all compute."""
-    return next((one for one in findings if (one.gain_bound or 0.0) >= _LARGE_GAIN), None)
-
-
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float], samples: int) -> str:
     """Return the strongest finding, otherwise how much of the time is compute.
 
@@ -79,7 +74,9 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float], samples: i
     if startup >= MUCH_STARTUP:
         begun = f"{percent(startup)} of the time is startup and import"
         return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"
-    if (remark := large_remark(findings)) is not None:
+    # With a remark on much, a training is not called all compute.
+    large = (one for one in findings if (one.gain_bound or 0.0) >= _LARGE_GAIN)
+    if (remark := next(large, None)) is not None:
         return _said(remark)
     return f"{GOOD} all compute: {percent(work)} of the training's time {what}"
 

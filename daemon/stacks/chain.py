@@ -333,11 +333,14 @@ class StackChain:
             if recording.cpu_s() > cpu_s:
                 self._say(
                     EventKind.NOTE,
-                    f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one "
-                    "recording of it: none is taken until the next minute",
+                    f"what profd's budget leaves of this minute, {cpu_s:.1f} s of CPU, was not "
+                    "enough for one recording of it: none is taken until the next minute",
                 )
+                self._in_flight.discard(recording)
                 recording.abandon()
+                self._account.rest()
                 self.is_resting, self._cost_s = True, math.inf
+                await recording.ended
             await asyncio.sleep(WATCH_S)
         if not enough.done():
             enough.set_result(True)
@@ -411,8 +414,9 @@ class StackChain:
                 except RecordingFailed as error:
                     reason = str(error)
             recording.abandon()
-            self._in_flight.discard(recording)
-            self._fail(reason)
+            if recording in self._in_flight:  # else it was broken off, which is said
+                self._in_flight.discard(recording)
+                self._fail(reason)
             return None
         self._has_recorded, self._is_estimate = True, False
         is_for_one = self.is_resting and self._enough is not recording.ended
@@ -449,8 +453,9 @@ class StackChain:
                 )
             self._keep(raw, recording.rate_hz, keep)
         except (RecordingFailed, TraceDamaged) as error:
-            self._say(EventKind.LOSS, f"a recording was lost: {error}")
-            self.failed(str(error))
+            if recording in self._in_flight:
+                self._say(EventKind.LOSS, f"a recording was lost: {error}")
+                self.failed(str(error))
         self._in_flight.discard(recording)
 
     def _keep(self, raw: RawRecording, rate_hz: int, keep: TimeRange) -> None:

@@ -221,6 +221,7 @@ def without_log(said: bytes) -> bytes:
 def reason_of(said: bytes) -> str:
     """Return why py-spy failed, from its log, on one line and without its backtrace."""
     text = without_log(said).decode(errors="replace")
+    text = re.sub(r"(?m)^py-spy> .*", "", text)  # what it says of its work
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
     cause = re.search(r"^Caused by:\n\s*(?:\d+: )?(.+)$", text, re.MULTILINE)

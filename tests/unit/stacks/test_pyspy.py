@@ -260,6 +260,7 @@ def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_
         ),
         ("Permission Denied: Try running again", "Permission Denied: Try running again"),
         ("", "py-spy ended without a word"),
+        ("py-spy> Sampling process 3 times a second for 19 seconds.", "py-spy ended without a"),
     ],
 )
 async def test_the_reason_of_a_failure_is_one_line(py_spy: StandIn, says: str, reason: str) -> None:
