@@ -65,10 +65,6 @@ class OwnWork(msgspec.Struct, frozen=True):
         """The share of a step that the rank's own work takes; None if nothing was seen of it."""
         return mean_of_known(self.own)
 
-    def parts_by(self, measure: str) -> tuple[float | None, ...]:
-        """Return one of the measures OWN, CORES and GPU in each part of the range."""
-        return {OWN: self.own, CORES: self.cores, GPU: self.gpu}[measure]
-
 
 def take_own_work(
     reader: RunReader, selection: Selection, waits: WaitIndex, phases: PhaseIndex
@@ -162,7 +158,7 @@ def _steps_of(
     return [reader.steps(series.id, whole) for series in found if series]
 
 
-OWN, CORES, GPU = "own", "cores", "gpu"
+OWN, CORES, GPU = "own", "cores", "gpu"  # the fields of OwnWork that are compared
 """What ranks are compared by: work in stacks, CPU time, or what their GPUs compute."""
 SM_ACTIVE, SM_CLOCK = "gpu_sm_active_share", "gpu_sm_clock_hz"
 LEAST_SURPLUS = 0.1
@@ -221,7 +217,7 @@ def _differences(late: OwnWork, others: Sequence[OwnWork], measure: str) -> list
     Parts in which one of them was not seen do not count.
     """
     found = []
-    for own, *theirs in zip(*(work.parts_by(measure) for work in (late, *others)), strict=True):
+    for own, *theirs in zip(*(getattr(work, measure) for work in (late, *others)), strict=True):
         known = [share for share in theirs if share is not None]
         if own is not None and known and len(known) == len(theirs):
             found.append(own - statistics.median(known))

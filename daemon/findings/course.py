@@ -16,7 +16,7 @@ from profd.daemon.analyze.profile import phase_shares
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.context import MOST, FindingContext
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, place, table
@@ -105,6 +105,25 @@ def slow_down(context: FindingContext) -> Finding | None:
     around = ratio * math.hypot(early.around / early.mean, late.around / late.mean)
     if ratio - around < _SLOWER:
         return None
+    measures = (
+        Measure("longer a step", ratio, "times", ratio - around, ratio + around),
+        Measure("a step at first", early.mean, "s"),
+        Measure("a step at last", late.mean, "s"),
+    )
+    longer, last = percent(ratio - 1), _third(context, 2)
+    lacked, lacks = (
+        FindingContext(context.reader, third, context.phases).lacking
+        for third in (_third(context, 0), last)
+    )
+    if ratio * lacks - lacked >= MOST * (ratio - 1):
+        return context.finding(
+            "slow-down-cores",
+            *measures,
+            severity=WARNING,
+            longer=longer,
+            lacked=percent(lacked),
+            lacks=percent(lacks),
+        )
     grown = _grown(context, ratio)
     phase = grown[0]
     line = context.line(phase)
@@ -116,14 +135,12 @@ def slow_down(context: FindingContext) -> Finding | None:
         gain = context.bound(Share(lost, lost, lost), limit, indirect=_INDIRECT)
     return context.finding(
         "slow-down",
-        Measure("longer a step", ratio, "times", ratio - around, ratio + around),
-        Measure("a step at first", early.mean, "s"),
-        Measure("a step at last", late.mean, "s"),
+        *measures,
         severity=WARNING,
         gain=gain,
         line=lambda: line,
-        selection=msgspec.structs.replace(_third(context, 2), phase=phase),
-        longer=percent(ratio - 1),
+        selection=msgspec.structs.replace(last, phase=phase),
+        longer=longer,
         # What no rule knows has no name that says anything; its line does.
         where=f"at {place(line)}" if line and phase == OTHER else f"in {phase}{at(line)}",
     )

@@ -96,7 +96,7 @@ def at(line: Line | None, call: Line | None = None, called: str = "") -> str:
     """
     if line is None:
         return ""
-    calls = f", from {place(call)}" if call and call.frame != line.frame else ""
+    calls = f", from {place(call)}" if call and place(call) != place(line) else ""
     return f" ({place(line)}{called and f', in {called}'}{calls})"
 
 

@@ -120,7 +120,9 @@ def _of_counts(one: Behind, named: RankBehind, verdict: DesyncVerdict) -> str:
 def _by_stacks(look: Look, rows: Sequence[StackState], deaths: Sequence[Death]) -> Cause | None:
     waiting = [row for row in rows if group_of(row) == "collective"]
     others = [row for row in rows if group_of(row) != "collective"]
-    ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
+    # If another process has the rank of one that ended, that rank was restarted.
+    alive = {None, *(row.member.rank for row in rows)}
+    ended = [death for death in deaths if death.rank not in alive]
     if not waiting:
         return _outside_collectives(rows, ended)
     if ended or others:
@@ -205,11 +207,6 @@ def _behind(row: StackState, operation: str) -> RankBehind:
 def _waits(row: StackState) -> str:
     name, pid = name_of_member(row.member), row.member.identity.pid
     return f"{name} (pid {pid}) stands in {place_of(row)}: {row.wait.text}"
-
-
-def _is_alive(death: Death, rows: Sequence[StackState]) -> bool:
-    """Return whether another process has the rank of one that ended: that rank was restarted."""
-    return any(row.member.rank == death.rank for row in rows)
 
 
 def is_at_work(looks: LookPair, behind: Sequence[RankBehind]) -> bool:

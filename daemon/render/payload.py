@@ -22,7 +22,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.render.seriespayload import gpu_entries, process_entries
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
-from profd.daemon.store.rows import EventRow, FrameRow, StackRow, WindowRow
+from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
 
 
 class NumberedFunctions:
@@ -88,7 +88,15 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "parts": [" ".join(names) for names in buckets.parts],
         # Windows on a schedule are thousands.
         "windows": [_window(reader, row, processes) for row in reader.taken_windows()[-32:]],
-        "events": [_event(row, info.started_ns, processes) for row in reader.events()],
+        "events": [
+            {
+                "at_ms": (row.at_ns - info.started_ns) // MILLISECOND_NS,
+                "kind": visible(row.kind),
+                "process": processes.get(row.process or 0),
+                "text": visible(row.text),
+            }
+            for row in reader.events()
+        ],
     }
 
 
@@ -143,15 +151,6 @@ def _threads(
             }
         )
     return entries
-
-
-def _event(row: EventRow, started_ns: int, processes: Mapping[int, int]) -> dict[str, object]:
-    return {
-        "at_ms": (row.at_ns - started_ns) // MILLISECOND_NS,
-        "kind": visible(row.kind),
-        "process": processes.get(row.process or 0),
-        "text": visible(row.text),
-    }
 
 
 def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow]:

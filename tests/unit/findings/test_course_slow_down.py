@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 from support.findingruns import HEALTHY, IMPORT, ROOT, Case, Series, at_most_without, step
 from support.present import there
-from support.synthetic import steps_counted
+from support.synthetic import MAIN_TID, steps_counted
 from support.training_stacks import LIBRARY, TRAIN
 
 from profd.daemon.clock import SECOND_NS
@@ -65,6 +65,18 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) 
     # What no rule knows is named by its line.
     assert works.title.endswith("most of it at train.py:70")
     assert works.remedy.startswith("See what takes longer at train.py:70 now")
+
+
+def test_steps_that_wait_for_a_core_more_and_more_are_no_fault_of_a_line(case: Case) -> None:
+    counts = counted(*[20.0] * 60, *[10.0] * 60)
+    for now, is_crowded in ((0.6, True), (0.2, False)):
+        waits = Series("main_thread_core_wait_share", *[0.1] * 60, now)
+        cores = Series("cpu_cores", *[0.8] * 60, 0.3, tid=MAIN_TID)
+        found = case.finding(slow_down, HEALTHY, series=[counts, cores, waits], seconds=120)
+        assert found.rule == "slow-down"
+        assert found.title.endswith("most of it waiting for a core") == is_crowded
+        assert (found.evidence.line is None) == is_crowded
+        assert ("60 % of the time now, and 10 % in" in found.cause) == is_crowded
 
 
 def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:

@@ -153,6 +153,23 @@ def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) 
 
 
 @pytest.mark.parametrize(
+    ("caller", "waits_in", "what"),
+    [
+        (STANDARD + "subprocess.py", "selectors.py", "a child process"),
+        (STANDARD + "asyncio/base.py", "selectors.py", "waiting for another thread or process"),
+        (STANDARD + "queue.py", "threading.py", "waiting for another thread or process"),
+        (LIBRARY + "grpc/_channel.py", "threading.py", "sending requests over the network"),
+    ],
+)
+def test_a_wait_is_of_the_kind_of_the_library_that_waits(
+    case: Case, caller: str, waits_in: str, what: str
+) -> None:
+    calls = (Frame("call", caller, 9), Frame("wait", STANDARD + waits_in, 9))
+    found = case.title(overhead, step(((*SNAPSHOT, *calls), 150)))
+    assert found.startswith(f"overhead: {what} takes 30 %")
+
+
+@pytest.mark.parametrize(
     ("function", "file", "what"),
     [
         ("Random.sample", STANDARD + "random.py", "picking from Python objects at random"),

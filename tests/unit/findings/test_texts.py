@@ -17,7 +17,7 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings import texts
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import INFO, Evidence, Finding, Measure
+from profd.daemon.findings.finding import INFO, Evidence, Finding, Line, Measure
 from profd.daemon.findings.linetree import of_stacks
 from profd.daemon.findings.phases import beside_steps, of_phase
 from profd.daemon.findings.texts import SAID, Texts, table
@@ -235,3 +235,10 @@ def test_other_advice_is_told_though_the_number_stays_and_other_numbers_in_it_ar
 
     assert now.repeats(advice(name, {case: True}, "37.5"))
     assert now.repeats(told) == (not says_else)
+
+
+def test_a_line_that_calls_itself_is_named_once() -> None:
+    line = Line("/home/me/train.py", "train.py", 17, None, "norm.<locals>.<genexpr>", 1)
+    for number, said in ((17, ""), (34, ", from train.py:34")):
+        call = msgspec.structs.replace(line, function="norm", line=number, frame=2)
+        assert texts.at(line, call) == f" (train.py:17{said})"
