@@ -26,6 +26,11 @@ _LAUNCHER = re.compile(
 )
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def script(command: Sequence[str]) -> str:
     """Return a command's name: its script, its module, or else its program.
 

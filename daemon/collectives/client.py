@@ -58,12 +58,9 @@ def ask(address: Address, within_s: float = 2.0 * LEG_TIMEOUT_S + 2) -> Status:
                 raise BadAnswer("more than it can have to say")
         return parse(answer)
     except BadAnswer as error:
-        raise NoAnswer(f"NCCL's RAS at port {address.port} gave {error}") from None
+        why = f"gave {error}"
     except TimeoutError:
-        raise NoAnswer(
-            f"NCCL's RAS at port {address.port} gave no answer within {within_s:g} s"
-        ) from None
+        why = f"gave no answer within {within_s:g} s"
     except OSError as error:
-        raise NoAnswer(
-            f"NCCL's RAS at port {address.port} cannot be asked ({error.strerror or error})"
-        ) from None
+        why = f"cannot be asked ({error.strerror or error})"
+    raise NoAnswer(f"NCCL's RAS at port {address.port} {why}")

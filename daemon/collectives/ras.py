@@ -121,12 +121,13 @@ def find(pids: Iterable[int]) -> Ras | None:
     )
 
 
-def library_of(pids: Iterable[int]) -> tuple[int, str]:
-    """Return the first process that has loaded NCCL, and that library's path; else 0 and ""."""
+def library_of(pids: Iterable[int], named: re.Pattern[str] = _LIBRARY) -> tuple[int, str]:
+    """Return the first process that has loaded NCCL, or the library named so, and its path.
+
+    Returns 0 and "" if there is none.
+    """
     mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
-    return next(
-        ((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, "")
-    )
+    return next((one for one in mapped if named.match(one[1].rpartition("/")[2])), (0, ""))
 
 
 def version_of(pid: int, library: str) -> Version | None:

@@ -13,13 +13,13 @@ from profd.daemon.fleet.answers import (
     Hours,
     PhaseCost,
 )
+from profd.daemon.naming import listed
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.plaintext import (
     Paragraph,
     TextLine,
     aligned,
     joined,
-    listed,
     rows_of,
     visible,
 )

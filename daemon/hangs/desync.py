@@ -192,10 +192,8 @@ def _worker(look: Look, row: StackState) -> str:
     """Return the place of a worker that a rank waits for; empty if none is known."""
     if group_of(row) != "queue":
         return ""
-    stuck = (
-        one for one in look.standing if one.member.rank == row.member.rank and is_stuck_worker(one)
-    )
-    return _waits(found) if (found := next(stuck, None)) is not None else ""
+    own = (one for one in look.standing if one.member.rank == row.member.rank)
+    return next(map(_waits, filter(is_stuck_worker, own)), "")
 
 
 def _behind(row: StackState, operation: str) -> RankBehind:

@@ -13,12 +13,11 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.collectives import ras
-from profd.daemon.interpreter.memory import mapped_files
 from profd.daemon.userfiles import Unanswered, files_of
 
 TABLE = Path(__file__).with_suffix(".toml")
 _DRIVER = "/sys/module/nvidia/version"
-_TORCH = "/lib/libtorch_cpu.so"
+_TORCH = re.compile(r"libtorch_cpu\.so$")
 _TORCH_VERSION = re.compile(rb"^__version__ = '([^']+)'", re.MULTILINE)
 
 
@@ -78,8 +77,7 @@ def entries() -> tuple[KnownHang, ...]:
 
 def _torch_version(pid: int) -> str:
     """Return the version of the torch that a process has loaded; empty if that is unknown."""
-    paths = (path for _, path in mapped_files(processes.maps(pid)) if path.endswith(_TORCH))
-    folder = next(paths, "").removesuffix(_TORCH)
+    folder = ras.library_of([pid], _TORCH)[1].rpartition("/lib/")[0]
     with contextlib.suppress(OSError, Unanswered):
         if match := _TORCH_VERSION.search(files_of(pid).read(f"{folder}/version.py")):
             return match[1].decode()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.controlgroups import is_frozen
+from profd.daemon.naming import listed
 from profd.daemon.paths import NETWORK_FILE_SYSTEMS, mount_of
 from profd.daemon.sockets import endpoint, internet_sockets
 from profd.daemon.systemcalls import system_call
@@ -69,9 +70,7 @@ def _wait_at_pipe(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> 
     if found is None:
         return Wait(kind, f"{does} a pipe; who holds its {end} end was not found in time")
     others = tuple(holder for holder in found if holder != pid)
-    named = ", ".join(name_of(holder) for holder in others[:_MOST_NAMED])
-    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    held = f"its {end} end is held by {named}{more}"
+    held = f"its {end} end is held by {listed(list(map(name_of, others)), _MOST_NAMED)}"
     if not others:
         held = (
             f"it alone holds the {end} end"
@@ -119,7 +118,7 @@ class Wait(NamedTuple):
 
     ``is_transfer`` is True if only data ends the wait, and no timeout. ``peers`` are the PIDs of
     the processes that could end it, as far as profd sees: those at the other end of a pipe, or the
-    child; None if they are unknown.
+    child; or threads of its own process, by their ids there. None if they are unknown.
     """
 
     kind: str

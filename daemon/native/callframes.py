@@ -122,6 +122,9 @@ class UnwindRule(NamedTuple):
     code: bytes = b""
 
 
+UnwindRules = dict[int, UnwindRule]
+
+
 class UnwindRow(NamedTuple):
     """How the caller's registers are found while the program counter is at one place.
 
@@ -130,7 +133,7 @@ class UnwindRow(NamedTuple):
     """
 
     cfa: UnwindRule
-    rules: dict[int, UnwindRule]
+    rules: UnwindRules
     start: int
     end: int
     is_signal: bool
@@ -156,9 +159,9 @@ class _RowState:
         self.common, self.location, self.frame_set = common, start, start
         self.start = start
         self.cfa = UnwindRule("lost")
-        self.rules: dict[int, UnwindRule] = {}
-        self.initial: dict[int, UnwindRule] = {}
-        self.kept: list[tuple[UnwindRule, dict[int, UnwindRule]]] = []
+        self.rules: UnwindRules = {}
+        self.initial: UnwindRules = {}
+        self.kept: list[tuple[UnwindRule, UnwindRules]] = []
 
     def run(self, instructions: bytes, pc: int) -> None:
         """Carry out the instructions for all places up to ``pc``."""
@@ -391,23 +394,27 @@ def evaluate(code: bytes, registers: Registers, word: Word, stack: Sequence[int]
     return values[-1]
 
 
-def _binary(of: Callable[[int, int], int]) -> tuple[str, int, Callable[..., int]]:
+Operation = tuple[str, int, Callable[..., int]]
+"""The operands of an operation, how many values it takes, and the result."""
+
+
+def _binary(of: Callable[[int, int], int]) -> Operation:
     return "", 2, lambda _registers, _word, first, second: int(of(first, second))
 
 
-def _constant(form: str) -> tuple[str, int, Callable[..., int]]:
+def _constant(form: str) -> Operation:
     return form, 0, lambda _registers, _word, value: value
 
 
-def _literal(value: int) -> tuple[str, int, Callable[..., int]]:
+def _literal(value: int) -> Operation:
     return "", 0, lambda _registers, _word: value
 
 
-def _register(register: int) -> tuple[str, int, Callable[..., int]]:
+def _register(register: int) -> Operation:
     return "s", 0, lambda registers, _word, offset: known(registers, register) + offset
 
 
-_OPERATIONS: dict[int, tuple[str, int, Callable[..., int]]] = {
+_OPERATIONS: dict[int, Operation] = {
     0x06: ("", 1, lambda _registers, word, address: word(address)),  # deref
     **{code: _constant(form) for code, form in zip(range(0x08, 0x12), "BbHhIiQqus", strict=True)},
     0x1A: _binary(operator.and_),

@@ -49,6 +49,10 @@ def mappings_of(maps: str) -> Iterator[Mapping]:
         yield Mapping(*place, device, int(inode), path)
 
 
+BestSymbols = dict[int, tuple[tuple[int, int, int], int]]
+"""By address how good a symbol is, lower being better, and the place of its name."""
+
+
 class Image:
     """A program file or library. Addresses are those that it is linked for."""
 
@@ -112,14 +116,12 @@ class Image:
                 self._names[address] = found.decode(errors="replace")
             wanted = [one for one in wanted if one not in best]
 
-    def _best(
-        self, table: elf.Section, wanted: Sequence[int]
-    ) -> dict[int, tuple[tuple[int, int, int], int]]:
+    def _best(self, table: elf.Section, wanted: Sequence[int]) -> BestSymbols:
         """Return the best symbol for each address, with the place of its name.
 
         Of several the last that begins, the shortest, and a global one are better.
         """
-        best: dict[int, tuple[tuple[int, int, int], int]] = {}
+        best: BestSymbols = {}
         if not wanted:
             return best
         low, high = wanted[0], wanted[-1]

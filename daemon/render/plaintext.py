@@ -114,11 +114,6 @@ def bar(share: float, cells: int = BAR_CELLS) -> str:
     return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """Return the first names of a list, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def process_title(row: ProcessRow, host: str | None = None) -> str:
     """Return a process's title: ``main``, ``rank 0``, ``worker 1``, ``helper``, and its host."""
     title = naming.process_title(row.role, row.ordinal, row.rank)

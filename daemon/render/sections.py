@@ -18,7 +18,8 @@ from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, LEAST_SAMPLES, Finding
-from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, listed, rows_of, visible
+from profd.daemon.naming import listed
+from profd.daemon.render.plaintext import Paragraph, TextLine, aligned, rows_of, visible
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
