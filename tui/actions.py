@@ -146,5 +146,5 @@ def dump(info: RunInfo) -> StacksDumped:
         raise NoSuchProcess(
             f"the target of {info.id} has ended", "where its time went is in 1 to 3"
         )
-    dumped = dump_tree(info.target.pid)
+    dumped = dump_tree(info.target.pid, native=True)
     return StacksDumped(dumped, merge(dumped))

@@ -192,6 +192,7 @@ class StacksScreen(SheetScreen):
         lines = [Text(visible(text), style="italic") for text in unread]
         for stack in stacks:
             lines.append(Text(visible(", ".join(stack.owners)), style="bold"))
+            lines += (Text(visible(f"    {frame}")) for frame in stack.native)
             for frame in stack.frames:
                 place = (visible(frame.place), "dim")
                 lines.append(Text.assemble(visible(f"    {frame.name}  "), place))

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-VARIABLES = frozenset(
-    {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"}
-)
-"""All that is read of an environment: it says where the dumps are written."""
+_FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+VARIABLES = frozenset([*_FILES, _PIPE, "HOME", "XDG_CACHE_HOME"])
+"""All that is read of an environment: it says where the dumps are written, and asked for."""
 
 
 class BadDump(Exception):
@@ -44,16 +44,22 @@ def paths_of(environment: Mapping[str, str], rank: int) -> Iterable[str]:
     """Return where a rank may have written its dump, the likeliest first."""
     home = environment.get("HOME", "/root")
     cache = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    set_by_user = (
-        environment.get(name)
-        for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-    )
     usual = (
         "/tmp/nccl_trace_rank_",
         f"{cache}/torch/comm_lib_trace_rank_",
         f"{cache}/torch/nccl_trace_rank_",
     )
-    return [f"{prefix}{rank}" for prefix in (*filter(None, set_by_user), *usual)]
+    return [f"{prefix}{rank}" for prefix in (*filter(None, map(environment.get, _FILES)), *usual)]
+
+
+def pipe_of(environment: Mapping[str, str], rank: int) -> str:
+    """Return the name of the pipe by which a rank's dump is asked for; empty if there is none.
+
+    ``DumpPipe`` of torch's ``ProcessGroupNCCL.hpp`` makes it, and the ``HeartbeatMonitor`` looks
+    each second whether anything was written into it.
+    """
+    stem = environment.get(_PIPE)
+    return PurePath(f"{stem}{rank}.pipe").name if stem else ""
 
 
 def read_dump(
@@ -63,9 +69,8 @@ def read_dump(
 
     There are none if all of the dump is from before ``since_ns``.
     """
-    found = _load(data)
     try:
-        dump = msgspec.convert(found, _Dump)
+        dump = msgspec.convert(_load(data), _Dump)
     except msgspec.ValidationError as error:
         raise BadDump(f"no dump of the flight recorder ({error})") from None
     if not dump.version.startswith("2."):

@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from profd.daemon.frameworks.frames import Meaning, any_means, means
 from profd.daemon.hangs.look import Look, StackState, name_of_member
 from profd.daemon.naming import exit_words, signal_name
@@ -187,12 +189,26 @@ def _missing_worker(
     for death in reversed(deaths):
         is_unexplained = death.signal is None and death.code is None
         if (death.is_odd() and waits_for_one) or (is_unexplained and is_alone):
-            return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
+            text = f"{death.in_words()}, and {sentence_of(mains[0])}"
+            dead = RankBehind(None, death.pid, "", state=death.in_words())
+            return Cause("dead worker", text, (dead,))
     stuck = next(filter(is_stuck_worker, look.standing), None) if "queue" in groups else None
     if stuck is None:
         return None
     text = f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}"
     return Cause(group_of(stuck), text)
+
+
+def with_stuck_workers(look: Look) -> Look:
+    """Return a look in which a wait for a queue has the workers that are stuck as its peers."""
+    stuck = [row.member for row in look.standing if is_stuck_worker(row)]
+
+    def seen(row: StackState) -> StackState:
+        peers = tuple(one.identity.pid for one in stuck if one.rank == row.member.rank)
+        waits = peers and row in look.mains() and group_of(row) == "queue"
+        return row._replace(wait=row.wait._replace(peers=peers)) if waits else row
+
+    return replace(look, standing=tuple(map(seen, look.standing)))
 
 
 def _joined_writer(look: Look) -> Cause | None:

@@ -6,6 +6,7 @@ groups, versions, and environment variables from a list. Only the last hang of a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,14 +34,17 @@ VARIABLES = frozenset(_SWITCHES.split())
 _OF_GROUP = ("memory.current", "memory.max", "pids.current", "cpu.max")
 
 
-def write_hang(path: Path, hang: HangFound, look: Look, gpus: object) -> Path:
-    """Write a hang beside the run file ``path``, and return where; raises OSError. Blocks."""
+def write_hang(path: Path, hang: HangFound, look: Look, beside: Mapping[str, object]) -> Path:
+    """Write a hang beside the run file ``path``, and return where; raises OSError. Blocks.
+
+    ``beside`` has what else is known, by its titles.
+    """
     members = {row.member.identity.pid: row.member for row in look.standing}
     parts = {
         "Processes": {
             f"{name_of_member(one)} (pid {pid})": _state(pid) for pid, one in members.items()
         },
-        "GPUs, the last five minutes": gpus,
+        **beside,
         "NCCL's RAS": look.job and look.job.status,
         "Stacks, from the root to the leaf": hang.report.groups,
     }

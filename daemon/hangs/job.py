@@ -1,9 +1,13 @@
-"""Ask NCCL's RAS about a run, and read the dumps of torch's flight recorder."""
+"""Ask NCCL's RAS about a run, and ask for and read the dumps of torch's flight recorder."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
@@ -12,8 +16,10 @@ from profd.daemon.collectives.client import NoAnswer
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Ras
 from profd.daemon.events import EventKind
+from profd.daemon.hangs.look import Look
+from profd.daemon.naming import listed
 from profd.daemon.stacks.source import is_library
-from profd.daemon.store.records import EventHappened, Identity, Put
+from profd.daemon.store.records import EventHappened, Put
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import Unanswered, files_of
@@ -34,11 +40,33 @@ def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
             except (BadDump, OSError, Unanswered):
                 continue
             if open_ones:
-                more = f" and {len(open_ones) - 3} more" if len(open_ones) > 3 else ""
-                words = "; ".join(one.in_words() for one in open_ones[:3])
-                found[rank] = f"flight recorder of rank {rank}: {words}{more}"
+                words = listed([one.in_words() for one in open_ones], 3)
+                found[rank] = f"flight recorder of rank {rank}: {words}"
                 break
     return found
+
+
+def ask_for_dumps(look: Look) -> bool:
+    """Ask the flight recorders of ranks for dumps, and return whether one was asked. Blocks."""
+    # A dump has stacks of Python, and waits for its lock.
+    locked = {row.member.identity for row in look.standing if row.wait.kind == "gil"}
+    ranks = [row.member for row in look.mains() if row.member.identity not in locked]
+    asked = (_ask_for_dump(one.identity.pid, one.rank) for one in ranks if one.rank is not None)
+    return sum(asked) > 0
+
+
+def _ask_for_dump(pid: int, rank: int) -> bool:
+    """Write into the pipe that torch itself has made and reads; it never waits for room in it."""
+    name = flightrecorder.pipe_of(processes.environment(pid, flightrecorder.VARIABLES), rank)
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir() if name else ():
+            if path.readlink().name == name and path.is_fifo():
+                file = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                with os.fdopen(file, "wb", buffering=0) as pipe:
+                    about = os.fstat(file)  # by now it may be another file
+                    if stat.S_ISFIFO(about.st_mode) and about.st_uid == processes.owner_uid(pid):
+                        return bool(pipe.write(b"1"))
+    return False
 
 
 @dataclass(eq=False)
@@ -80,24 +108,10 @@ class JobInquiry:
             self._found = None
             self._say(f"NCCL's counts are not known: {reason}")
             return None
-        self._check(members, answer.ranks())
+        self.learn(answer.ranks())
         return answer
 
-    def _check(self, members: Collection[Member], ranks: dict[int, int]) -> None:
-        """Compare NCCL's ranks with those of the environment.
-
-        Ranks that the environment does not say are passed on.
-        """
-        for member in members:
-            pid, placed = member.identity.pid, member.placement
-            if placed is not None and ranks.get(pid, placed.rank) != placed.rank:
-                text = (
-                    f"pid {pid} is rank {placed.rank} by its environment, and {ranks[pid]} by NCCL"
-                )
-                self._say(text, member.identity)
-        self.learn(ranks)
-
-    def _say(self, text: str, identity: Identity | None = None) -> None:
+    def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text, identity))
+            self.put(EventHappened(self.clock.now_ns(), EventKind.NOTE, text))

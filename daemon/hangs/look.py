@@ -92,7 +92,8 @@ class Look(msgspec.Struct, frozen=True):
         for row in self.standing:
             pid, role, rank = row.member.identity.pid, row.member.role, row.member.rank
             name, wait = name_of_member(row.member), row.wait
-            stand = Stand(name, pid, role, rank, row.thread, row.is_main, wait.text, wait.kind)
+            of = name, pid, role, rank, row.thread, row.is_main
+            stand = Stand(*of, wait.text, wait.kind, row.os_tid, wait.peers or ())
             found[row.is_main, row.stack, row.native].append(stand)
         ordered = sorted(
             found.items(),
@@ -269,15 +270,14 @@ def _standing_of(
         return []
     standing = []
     leader, gil = _leader(member, threads), waits_for_gil(pid, threads)
-    ids = processes.thread_ids(pid) if gil else {}
     for thread in threads:
         name, os_tid, is_main = thread.thread_name, thread.os_thread_id, thread is leader
         if main_only and not is_main:
             continue
         stack = stack_of(thread)
         wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(member) if is_main else 0
-        if text := gil.get(ids.get(os_tid or pid, 0)):
-            wait = wait._replace(kind="gil", text=text)
+        if held := gil.get(os_tid or pid):
+            wait = wait._replace(kind="gil", text=held.text, peers=held.holders)
         row = StackState(member, name or "thread", is_main, stack, wait, waits, os_tid=os_tid)
         standing.append(row)
     return standing

@@ -71,7 +71,8 @@ def _with_operations(rows: Sequence[StackState]) -> Iterator[StackState]:
         ]
         for other, place in beside[:_MOST_NAMED]:
             text += f"; its thread {other.thread} ({other.os_tid}) is in {place}: {other.wait.text}"
-        yield row._replace(wait=row.wait._replace(text=text))
+        peers = tuple(other.os_tid or 0 for other, _ in beside) or row.wait.peers
+        yield row._replace(wait=row.wait._replace(text=text, peers=peers))
 
 
 def _without_python(member: Member, thread: DumpedThread) -> StackState:

@@ -14,7 +14,7 @@ import os
 import queue
 import subprocess
 import traceback
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,9 +37,10 @@ from profd.daemon.hangs.cause import (
     is_waiting_for_user,
     is_waiting_for_work,
     waits_for_requests,
+    with_stuck_workers,
 )
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
-from profd.daemon.hangs.job import read_dumps
+from profd.daemon.hangs.job import ask_for_dumps, read_dumps
 from profd.daemon.hangs.look import Look, LookPair, cost_s, name_of_member, take_look
 from profd.daemon.hangs.stall import RunActivity, StackAges, TwoLooks
 from profd.daemon.store import records
@@ -95,6 +96,7 @@ class Hook:
         self.running = [process for process in self.running if process.poll() is None]
 
 
+_Watched = EventHappened | PointsTaken | ProcessEnded | RecordingTaken
 LONG = 4
 """Waits that end by themselves, such as a sleep, and computations get so many timeouts."""
 _TICK_S = 1.0
@@ -121,16 +123,19 @@ class HangWatch:
     ask: Callable[[Collection[Member]], Answer | None] | None = None
     """Asks NCCL's RAS; blocks. None if RAS is not to be asked."""
     dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
+    ask_for_dumps: Callable[[Look], bool] = ask_for_dumps
+    """Asks torch for dumps, and returns whether it did; blocks."""
+    dump_s: float = 3.0
+    """How long the text of a hang waits for them: torch looks each second whether it is asked."""
     grant: Callable[[float], bool] = lambda _: True
     """Returns whether a look may take this many CPU seconds now."""
     add_native: Callable[[Look], tuple[Look, list[str]]] = lambda look: (look, [])
     """Adds native frames to a look, and says why there are none; blocks."""
-    write: Callable[[HangFound, Look, object], Path | None] = lambda *_: None
+    write: Callable[[HangFound, Look, Mapping[str, object]], Path | None] = lambda *_: None
     """Writes a text of the hang, and returns its path; blocks, and raises OSError."""
 
     def __post_init__(self) -> None:
-        self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
-        self._inbox = queue.SimpleQueue()
+        self._inbox = queue.SimpleQueue[_Watched]()
         self._activity = RunActivity()
         self._ages = StackAges(self.clock, self._activity)
         self._deaths: deque[Death] = deque(maxlen=64)
@@ -143,9 +148,7 @@ class HangWatch:
         """Whether the run has been quiet for so long that it may hang."""
         self._is_wait_said = False
         self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
-        looks = partial(TwoLooks, self.clock, self._take_look)
-        self._soon, self._late = looks(), looks()
-        self._soon_spin, self._late_spin, self._soon_still = looks(), looks(), looks()
+        self._looks = defaultdict[str, TwoLooks](partial(TwoLooks, self.clock, self._take_look))
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: records.Record) -> None:
@@ -153,7 +156,7 @@ class HangWatch:
         counts = EventKind.STEPS_LOST, EventKind.LOOP_LEFT
         if isinstance(record, EventHappened) and record.kind not in counts:
             return
-        if isinstance(record, EventHappened | PointsTaken | ProcessEnded | RecordingTaken):
+        if isinstance(record, _Watched):
             self._inbox.put(record)
 
     def start(self) -> None:
@@ -220,13 +223,14 @@ class HangWatch:
 
     async def _find(
         self,
-        looks: TwoLooks,
+        kind: str,
         stalled_s: float,
         timeout_s: float,
         is_hang: Callable[[LookPair], bool],
         goes_on: Callable[[int], bool],
     ) -> None:
         """Report a run that has been stalled for so long, if two looks at it show a hang."""
+        looks = self._looks[kind]
         seen = await looks.check(stalled_s, timeout_s) if self._hang is None else None
         if seen is None or seen.is_job_new:
             return
@@ -238,9 +242,14 @@ class HangWatch:
 
     async def _tell(self, hang: HangFound, look: Look) -> None:
         """Write the text of a hang, and run the user's command."""
+        self._dumped.clear()
+        if await asyncio.to_thread(self.ask_for_dumps, look):
+            await asyncio.sleep(self.dump_s)
+            await self._check_dumps()
         path, gpus = None, self._activity.gpu_readings(hang.at_ns - 300 * SECOND_NS)
+        beside = {"GPUs, the last five minutes": gpus, "Flight recorders": sorted(self._dumped)}
         try:
-            path = await asyncio.to_thread(self.write, hang, look, gpus)
+            path = await asyncio.to_thread(self.write, hang, look, beside)
         except Exception as error:  # noqa: BLE001  the hang is reported anyway
             self._say(EventKind.ERROR, f"the text of the hang could not be written ({error})")
         if failure := self.hook.start(hang, path):
@@ -272,11 +281,11 @@ class HangWatch:
         """
         timeout_s, stood_s, goes_on = self.timeout_s(), self._ages.stood_s(), self._has_new_stack
         if self.ask and self.is_settled() and self.clock.now_ns() >= self._silent_until_ns:
-            await self._find(self._soon_spin, stood_s, timeout_s, self._is_proven, goes_on)
+            await self._find("soon spin", stood_s, timeout_s, self._is_proven, goes_on)
         if self._activity.step_ns is not None:  # else nobody knows whether it goes on
             if self._activity.spinning_gpus(self.clock.now_ns() - int(timeout_s / 3 * SECOND_NS)):
-                await self._find(self._soon_still, stood_s, timeout_s, self._gpus_spin, goes_on)
-            await self._find(self._late_spin, stood_s, LONG * timeout_s, self._has_spun, goes_on)
+                await self._find("soon still", stood_s, timeout_s, self._gpus_spin, goes_on)
+            await self._find("late spin", stood_s, LONG * timeout_s, self._has_spun, goes_on)
 
     def _has_new_stack(self, at_ns: int) -> bool:
         return self._activity.has_stepped_since(at_ns) or self._ages.has_moved_since(at_ns)
@@ -310,8 +319,8 @@ class HangWatch:
         timeout_s, quiet_s = self.timeout_s(), self._activity.quiet_s()
         self.is_suspicious = quiet_s >= timeout_s / 3
         goes_on = self._activity.goes_on_since
-        await self._find(self._soon, quiet_s, timeout_s, self._is_stuck, goes_on)
-        await self._find(self._late, quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
+        await self._find("soon", quiet_s, timeout_s, self._is_stuck, goes_on)
+        await self._find("late", quiet_s, LONG * timeout_s, self._is_quiet, goes_on)
 
     def _is_stuck(self, looks: LookPair) -> bool:
         # A GPU at work may be what is asked for.
@@ -417,13 +426,15 @@ class HangWatch:
             facts.append(f"the stacks of {look.unread} more processes were not read")
         facts += whys
         cause = self._cause(looks, deaths)
-        report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
+        report = records.HangReport(
+            cause.group, with_stuck_workers(look).groups(), tuple(facts), cause.behind
+        )
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         if spinning:
             text += f"; a kernel runs in {', '.join(spinning)} and moves no data of its memory"
         self._hang, self.is_suspicious = HangFound(now_ns, since_ns, text, report), False
         self.put(self._hang)
-        self.put(EventHappened(now_ns, EventKind.HANG, text))
+        self._say(EventKind.HANG, text)
         return self._hang
 
     def _check_end(self, hang: HangFound) -> None:
@@ -434,7 +445,7 @@ class HangWatch:
             self._activity.forget()
             self.put(records.HangEnded(now_ns, hang.at_ns))
             again = f"progress again, after {lasted_s:.0f} s without"
-            self.put(EventHappened(now_ns, EventKind.HANG, again))
+            self._say(EventKind.HANG, again)
 
     def _say(self, kind: EventKind, text: str) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text))

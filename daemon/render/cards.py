@@ -11,13 +11,11 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding
 from profd.daemon.render.buckets import ASKED_FOR
-from profd.daemon.render.plaintext import listed, visible
+from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Stand
 from profd.daemon.units import duration, size
 
-_PLACES = _STANDS = 64
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
 """The memory curve, in pixels."""
 
@@ -82,12 +80,7 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
     """
     if post_mortem is None:
         return None
-    memory, stacks = post_mortem.memory, []
-    for place in post_mortem.last:
-        name = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
-        title = f"{name}: last seen {duration(place.before_end_s)} before the end in {place.place}"
-        stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
-    text = ""
+    memory, text = post_mortem.memory, ""
     if memory:
         held = [held_bytes for _, held_bytes in memory]
         text = (
@@ -97,8 +90,8 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
     sentence = post_mortem_sentence(post_mortem)
     return {
         "sentence": sentence[0].upper() + sentence[1:],
-        "others": ", ".join(f"pid {pid}" for pid in post_mortem.others),
-        "stacks": stacks,
+        "others": post_mortem.others,
+        "last": post_mortem.last,
         "output": post_mortem.output,
         "memory": text,
         "curve": _curve(memory),
@@ -117,27 +110,12 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
-    """Put a hang on a card, with all stacks that are worth reading, from the leaf to the root."""
-    stacks = []
-    for place in hang.places[:_PLACES]:
-        waits = [f"{_name(stand)}: {stand.wait}" for stand in place.stands[:_STANDS]]
-        if len(place.stands) > _STANDS:
-            waits.append(f"and {len(place.stands) - _STANDS} more")
-        title = listed(list(map(_name, place.stands)), 4)
-        frames = [*place.native, *place.frames[::-1]]
-        stacks.append({"title": title, "frames": frames, "waits": waits})
+    """Put a hang on a card; its address selects the minute before and the hang itself."""
     from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.reported_s if hang.ended_s is None else hang.ended_s
     return {
-        "text": hang.text,
-        "facts": hang.facts,
+        "hang": hang,
         "when": f"{duration(hang.since_s)} into the run, reported after "
         f"{duration(hang.reported_s - hang.since_s)}; {went_on(hang)}",
-        "stacks": stacks,
-        "left_out": max(len(hang.places) - _PLACES, 0),
         "address": urlencode({"t": f"{from_s:.2f}-{to_s:.2f}", "process": "all", "thread": "all"}),
     }
-
-
-def _name(stand: Stand) -> str:
-    return f"{stand.process} (pid {stand.pid}){'' if stand.is_main else f', thread {stand.thread}'}"

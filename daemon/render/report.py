@@ -60,6 +60,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         "facts": _facts(summary),
         **rank_tables(summary),
         "percent": units.percent,
+        "duration": units.duration,
         "about": [
             Fact("command", command),
             Fact("folder", info.cwd),
@@ -164,6 +165,7 @@ SCRIPTS = (
     "table.js",
     "tables.js",
     "operators.js",
+    "waits.js",
     "panel.js",
     "page.js",
 )

@@ -355,7 +355,8 @@ class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
     """A thread that stands still in a hang.
 
     ``process`` names its process in words, and ``wait`` says what it waits for. ``kind`` is the
-    kind of the wait, empty in older files.
+    kind of the wait, empty in older files. ``os_tid`` is the thread's id for its process.
+    ``awaits`` are the PIDs of the processes that it waits for, or the ids of threads of its own.
     """
 
     process: str
@@ -366,6 +367,8 @@ class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
     is_main: bool
     wait: str
     kind: str = ""
+    os_tid: int | None = None
+    awaits: tuple[int, ...] = ()
 
 
 class HangGroup(msgspec.Struct, frozen=True):
@@ -383,9 +386,9 @@ class HangGroup(msgspec.Struct, frozen=True):
 class RankBehind(msgspec.Struct, frozen=True):
     """A rank that the others of its job wait for in a hang, and the operation that they wait in.
 
-    ``place`` is its position in the user's code. ``state`` says what it waits for or how it ended.
-    Both are empty if the rank is not part of this run. ``host`` is empty for this host; ``pid`` is
-    None if it is unknown.
+    ``rank`` is None for a worker that died. ``place`` is its position in the user's code. ``state``
+    says what it waits for or how it ended. Both are empty if the rank is not part of this run.
+    ``host`` is empty for this host; ``pid`` is None if it is unknown.
     """
 
     rank: int | None

@@ -462,11 +462,10 @@ def _with_native(dumped: Sequence[DumpedProcess]) -> list[DumpedProcess]:
     found = []
     for process in dumped:
         threads, why = stacks[process.pid]
-        waits, ids = waits_for_gil(process.pid, threads), processes.thread_ids(process.pid)
-        of_thread = (waits.get(ids.get(one.os_thread_id or 0, 0)) for one in threads)
+        waits = waits_for_gil(process.pid, threads)
         noted = tuple(
-            replace(one, note=wait or one.note)
-            for one, wait in zip(threads, of_thread, strict=True)
+            replace(one, note=wait.text) if (wait := waits.get(one.os_thread_id or 0)) else one
+            for one in threads
         )
         error = "; ".join(filter(None, (process.error, why)))
         found.append(replace(process, threads=noted, error=error))

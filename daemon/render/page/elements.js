@@ -7,7 +7,7 @@ const byId = (id) => document.getElementById(id);
 
 /** Return an element with properties (`class`, `title`, `on…`, or attributes) and children (strings become text). */
 function element(tag, properties = {}, ...children) {
-  const made = ["svg", "polyline"].includes(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  const made = ["svg", "polyline", "rect", "text", "path"].includes(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);

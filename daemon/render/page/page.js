@@ -54,6 +54,7 @@ class Page extends AddressedPage {
       this.select({ query: "" });
       byId("flame").focus();
     });
+    showWaits();
     this.readAddress();
   }
 

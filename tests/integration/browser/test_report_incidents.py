@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import hostiletexts, synthetic
 from support.browser import OpenReport, ReportPage
+from support.present import there
 from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, write_records
 from support.training_stacks import CONV, LOSS
 
@@ -19,6 +20,7 @@ from profd.daemon.store.records import (
     HangGroup,
     HangReport,
     OutputWritten,
+    RankBehind,
     RunEnded,
     Stand,
 )
@@ -31,11 +33,22 @@ GROUPS = tuple(
     )
     for name in ("first", "second")
 )
+LOCK = ("MainThread", True, "a lock (futex 0x7f)", "lock")
+RANKS = tuple(
+    Stand(f"rank {rank}", 100 + rank, "main", rank, *LOCK, 100 + rank) for rank in range(3)
+)
+LATE = Stand("rank 3", 103, "main", 3, *LOCK, 103, (201,))
+WORKER = Stand(
+    f"worker {hostiletexts.EVIL}", 201, "worker", 3, "MainThread", True, "asks", "gil", 201, (7,)
+)
+HOLDER = Stand("worker 1", 201, "worker", 3, "decoder", False, "writes", "write", 7, (103, 99))
+GROUPS = (*GROUPS, HangGroup((), (*RANKS, LATE)), HangGroup((), (WORKER, HOLDER)))
+BEHIND = (RankBehind(3, 103, "all_reduce"),)
 HANG = HangFound(
     STARTED_NS + 90 * SECOND_NS,
     STARTED_NS + 80 * SECOND_NS,
     hostiletexts.EVIL,
-    HangReport("lock", GROUPS, (hostiletexts.EVIL,)),
+    HangReport("lock", GROUPS, (hostiletexts.EVIL,), BEHIND),
 )
 
 
@@ -128,3 +141,26 @@ def test_a_headline_is_a_sentence(report: ReportPage) -> None:
     headline = report.page.inner_text(".death h2")
     assert headline.startswith("▲ The target ended with 1, last seen in ")
     assert ":," not in headline
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_who_waits_for_whom_is_drawn_and_said(report: ReportPage, width: int) -> None:
+    page = report.page
+    page.set_viewport_size({"width": width, "height": 800})
+    graph = page.locator(".hangs svg.waits")
+    assert graph.locator("rect").count() == 5
+    assert graph.locator("path.head").count() == 5
+    box = there(graph.bounding_box())
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    said = page.locator(".hangs svg.waits + ul li").all_inner_texts()
+    assert said[0] == (
+        "rank 0 (pid 100), rank 1 (pid 101), rank 2 (pid 102) wait for rank 3 (pid 103) "
+        "(all_reduce): a lock (futex 0x7f)"
+    )
+    assert said[1].startswith("rank 3 (pid 103) waits for worker ")
+    assert "(a queue)" in said[1]
+    assert "waits for thread decoder (7) of worker 1 (pid 201) (the GIL): asks" in said[2]
+    assert "waits for rank 3 (pid 103), pid 99 (a pipe): writes" in said[3]
+    assert said[4] == "pid 99"
+    assert said[5].startswith("they wait for each other: rank 3 (pid 103) → worker ")

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, place_of
+from profd.daemon.hangs.cause import (
+    Cause,
+    Death,
+    ends_by_itself,
+    find_cause,
+    place_of,
+    with_stuck_workers,
+)
 from profd.daemon.hangs.look import Look, StackState
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, Identity
@@ -49,9 +57,29 @@ def test_a_wait_for_a_queue_names_a_worker_of_whose_death_there_is_evidence(
 ) -> None:
     main = standing(0, "read", GET)
     main = main._replace(wait=main.wait._replace(peers=peers))
-    cause = find_cause(look(main), [Death(900, "worker 2 (pid 7)", code, number)])
+    deaths = [Death(900, "worker 2 (pid 7)", code, number)]
+    cause = find_cause(look(main), deaths)
     assert cause.group == group
     assert ("worker 2 (pid 7)" in cause.text) == (group == "dead worker")
+    assert [one.state for one in cause.behind] == [
+        one.in_words() for one in deaths if group == "dead worker"
+    ]
+
+
+WORKS = Frame("_worker_loop", "/v/site-packages/torch/utils/data/_utils/worker.py", 351)
+
+
+def test_a_wait_for_a_queue_is_one_for_the_stuck_workers_of_its_rank() -> None:
+    stuck = standing(2, "sleep", Frame("load", "/srv/train.py", 21))
+    of_rank = [
+        row._replace(member=replace(row.member, role=roles.WORKER, rank=rank))
+        for row, rank in ((stuck, 0), (standing(3, "lock", WORKS, GET), 0), (stuck, 1))
+    ]
+    waits, other = standing(0, "lock", GET), standing(4, "sleep")
+    thread = waits._replace(is_main=False)
+    seen = with_stuck_workers(look(waits, thread, other, *of_rank))
+    assert [row.wait.peers for row in seen.standing] == [(102,), *[None] * 5]
+    assert seen.standing[0].wait.text == waits.wait.text
 
 
 BOOTSTRAP = Frame("Process._bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314)

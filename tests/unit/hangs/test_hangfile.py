@@ -33,7 +33,7 @@ def look_at(identity: Identity, *, wait: str = "a lock") -> Look:
 
 def written(folder: Path, look: Look, text: str = "no progress for 30 s") -> str:
     hang = HangFound(0, 0, text, HangReport("lock", look.groups(), ("a fact",)))
-    path = write_hang(folder / "run.profd", hang, look, {"gpu_power_watts": {"gpu0": [90.0]}})
+    path = write_hang(folder / "run.profd", hang, look, {"GPUs": {"gpu0": [90.0]}})
     assert path == folder / "run.hang.md"
     assert path.stat().st_mode & 0o777 == 0o600
     return path.read_text()

@@ -12,6 +12,7 @@ from support.synthetic import identity_of
 from profd.daemon import processes
 from profd.daemon.hangs import look
 from profd.daemon.hangs.waits import Wait
+from profd.daemon.native.gil import GilWait
 from profd.daemon.stacks.dump import DumpedThread
 from profd.daemon.stacks.pyspy import read_cost_s
 from profd.daemon.store.records import ThreadId
@@ -70,7 +71,11 @@ def test_a_thread_that_waits_for_the_gil_says_who_holds_it(
     threads = tuple(DumpedThread(tid, f"T{tid}", False, False, (), tid) for tid in (us, 71))
     monkeypatch.setattr(look, "take_dump", lambda pid, tries: threads)
     monkeypatch.setattr(look, "read_wait", lambda *_: Wait("lock", "a lock"))
-    monkeypatch.setattr(look, "waits_for_gil", lambda pid, threads: {us: text})
-    monkeypatch.setattr(processes, "thread_ids", lambda pid: {us: us, 71: 71})
+    monkeypatch.setattr(look, "waits_for_gil", lambda pid, threads: {us: GilWait(text, (71,))})
     seen = look.take_look([TRAINS], 0, mains_only=False)
-    assert [row.wait for row in seen.standing] == [Wait("gil", text), Wait("lock", "a lock")]
+    stands = [stand for group in seen.groups() for stand in group.stands]
+    assert [(one.os_tid, one.awaits) for one in stands] == [(us, (71,)), (71, ())]
+    assert [row.wait for row in seen.standing] == [
+        Wait("gil", text, peers=(71,)),
+        Wait("lock", "a lock"),
+    ]

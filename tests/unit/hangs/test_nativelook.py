@@ -91,6 +91,7 @@ def test_a_wait_says_its_native_operation_and_the_thread_that_it_is_for(
         "another lock",
         f"another lock, {team}",
     ]
+    assert [row.wait.peers for row in look.standing] == [(80,), None, None, None]
 
 
 def test_versions_that_are_known_to_hang_are_a_fact_once(

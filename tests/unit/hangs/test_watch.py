@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -565,6 +565,21 @@ async def test_the_text_of_a_hang_is_written_before_the_users_command_gets_its_p
         assert process.wait(DEADLINE_S) == 0
     assert given.read_text().startswith("queue MainThread {")
     assert "'gpu_power_watts': {'gpu0': [90.0, " in given.read_text()
+
+
+async def test_what_flight_recorders_dump_when_asked_is_in_the_text_of_the_hang() -> None:
+    stage, told, asked = Stage(), list[Mapping[str, object]](), list[Look]()
+    stage.watch.ask_for_dumps = lambda look: not asked.append(look)  # type: ignore[func-returns-value]
+    stage.watch.dumps = lambda members, since_ns: {0: "flight recorder of rank 0: all_reduce 3"}
+    stage.watch.write = lambda hang, look, beside: told.append(beside)
+    stage.watch.dump_s = 0.0
+    await stage.pass_s(60)
+    assert len(asked) == 1
+    assert [one["Flight recorders"] for one in told] == [
+        ["flight recorder of rank 0: all_reduce 3"]
+    ]
+    said = [one.text for one in stage.put if isinstance(one, EventHappened)]
+    assert said.count("flight recorder of rank 0: all_reduce 3") == 1
 
 
 async def test_a_text_that_cannot_be_written_is_an_error_and_the_command_runs(

@@ -106,13 +106,22 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
         DumpedFrame("forward", "/home/ada/cifar/[model].py", 12),
         DumpedFrame("main", "/home/ada/train.py", 90),
     )
-    thread = DumpedThread(1, "MainThread", active=True, owns_gil=False, frames=frames)
+    thread = DumpedThread(
+        1,
+        "MainThread",
+        active=True,
+        owns_gil=False,
+        frames=frames,
+        native=("futex_wait (libc.so.6)",),
+    )
     dumped = [
         DumpedProcess(4242, ("python",), (thread,)),
         DumpedProcess(4243, ("python",), (thread,)),
     ]
     monkeypatch.setattr(
-        tree, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")]
+        tree,
+        "dump_tree",
+        lambda pid, native: [*dumped, DumpedProcess(4244, ("python",), error="gone")],
     )
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: True)
     async with open_dashboard(live) as opened:
@@ -123,6 +132,7 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
         for part in (
             "2 threads in 1 stack",
             "pid 4242 MainThread (active), pid",
+            "futex_wait (libc.so.6)",
             "[model].py:12",
             "4244 cannot be",
         ):
