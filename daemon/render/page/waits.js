@@ -40,18 +40,24 @@ class WaitingCrowd {
     }).filter((other) => other !== one);
   }
 
+  /** Return the other threads that wait for others in the process of one of whom that is unknown: it may wait for them. */
+  besides(one) {
+    return this.all.filter((other) => other.pid === one.pid && other.rank === one.rank && other.awaits.length);
+  }
+
   /** Return at what one waits for others. */
   at(one, others) {
     if (others === this.late) return this.operation ?? one.state;
     return WAITS_AT[one.kind] ?? (others.some((other) => other.pid !== one.pid) ? "a queue" : "another thread");
   }
 
-  /** Return those that train and all that they wait for; equal ones are one, with the rows of those it waits for. */
+  /** Return those that train and all that they wait or may wait for; equal ones are one, with the rows of those it waits for. */
   rows() {
     const found = [...this.mains], waits = new Map();
     for (const one of found) {  // it grows
       waits.set(one, this.awaited(one));
-      found.push(...waits.get(one).filter((other) => !found.includes(other)));
+      const next = waits.get(one).length ? waits.get(one) : this.besides(one);
+      found.push(...next.filter((other) => !found.includes(other)));
     }
     const groups = new Map(), rowOf = new Map();
     for (const one of found) {

@@ -164,3 +164,24 @@ def test_who_waits_for_whom_is_drawn_and_said(report: ReportPage, width: int) ->
     assert "waits for rank 3 (pid 103), pid 99 (a pipe): writes" in said[3]
     assert said[4] == "pid 99"
     assert said[5].startswith("they wait for each other: rank 3 (pid 103) → worker ")
+
+
+def test_a_thread_that_waits_stands_beside_one_of_whom_that_is_unknown(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
+    joins = Stand("main", 1, "main", None, "MainThread", True, "the end", "child", 1, (2,))
+    locked = Stand("helper 2", 2, "helper", None, *LOCK, 2)
+    feeds = Stand("helper 2", 2, "helper", None, "feeder", False, "writes", "write", 3, (1,))
+    hang = HangFound(
+        HANG.at_ns,
+        HANG.since_ns,
+        "no progress",
+        HangReport("child process", (HangGroup((), (joins, locked, feeds)),)),
+    )
+    path = synthetic.write_run(tmp_path / "run.profd", seconds=SECONDS, also=[hang])
+    said = open_report(path).page.locator(".hangs svg.waits + ul li").all_inner_texts()
+    assert said == [
+        "main (pid 1) waits for helper 2 (pid 2) (its end): the end",
+        "helper 2 (pid 2): a lock (futex 0x7f)",
+        "thread feeder (3) of helper 2 (pid 2) waits for main (pid 1) (a pipe): writes",
+    ]
