@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,9 +13,10 @@ from profd.cli.console import line_cells, print_json, say
 from profd.cli.options import json_option, output_option, run_argument, selection_options
 from profd.cli.runs import code_of, open_run
 from profd.daemon.api.selectors import Selectors, select
-from profd.daemon.compare.diff import ALIKE, parse_limit, take_diff
+from profd.daemon.compare.diff import ALIKE, parse_limit, take_compared, take_diff
 from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ExitCode
+from profd.daemon.findings.catalog import answered
 from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import diff_text
 
@@ -91,7 +93,8 @@ def command(
         second.one_moment(),
     ):
         selections = select(first, words), select(second, words_of_new)
-        diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
+        parts = map(partial(answered, take_compared), (first, second), selections)
+        diff = take_diff(*parts, least=least / 100, alike=alike / 100)
         if output is not None:
             from profd.daemon.render.diffreport import render_diff_report
 

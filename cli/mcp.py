@@ -179,25 +179,9 @@ def _of_a_run(tell: Tell) -> Callable[..., str]:
             "when": ("on-cpu",) if on_cpu else (),
         }
         with _opened(run) as found:
-            return "\n".join([*found.notes, _told(tell, (found,), words)])
+            return "\n".join([*found.notes, tell(found, words)])
 
     return tool
-
-
-def _told(tell: Callable[..., str], runs: tuple[Run, ...], words: Selectors) -> str:
-    """Return what is said of runs, once as long as they do not change: pages ask for the same."""
-    states = tuple((run.info.state, run.reader.version()) for run in runs)
-    return _kept(tell, runs, states, tuple(words.items()))
-
-
-@functools.lru_cache(8)
-def _kept(
-    tell: Callable[..., str],
-    runs: tuple[Run, ...],
-    _: object,
-    words: tuple[tuple[str, object], ...],
-) -> str:
-    return tell(*runs, dict(words))
 
 
 def _summary(run: Run, words: Selectors) -> str:
@@ -259,15 +243,12 @@ def compare(
     rank: int | None = None,
     page: int = 1,
 ) -> str:
-    words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
-    with _opened(base) as first, _opened(new) as second:
-        return "\n".join([*first.notes, *second.notes, _told(_difference, (first, second), words)])
-
-
-def _difference(base: Run, new: Run, words: Selectors) -> str:
     from profd.daemon.render.difftext import diff_text
 
-    return diff_text(base.diff(new, **words), _CELLS)
+    words: Selectors = {"from_": from_s, "to": to_s, "rank": rank}
+    with _opened(base) as first, _opened(new) as second:
+        told = diff_text(first.diff(second, **words), _CELLS)
+        return "\n".join([*first.notes, *second.notes, told])
 
 
 def dump_now(target: str = paths.LATEST, page: int = 1) -> str:

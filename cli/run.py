@@ -151,6 +151,7 @@ def start_recording(
 
 def sum_up(run_file: Path, report: Path | None = None) -> str:
     """Return the closing lines of a finished run, after writing a report if one is wanted."""
+    from profd.daemon.findings.catalog import answered
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
@@ -166,7 +167,7 @@ def sum_up(run_file: Path, report: Path | None = None) -> str:
             "more": f"profd summary {run}",
             "report": f"{report or f'profd report --open {run}'}",
         }
-        return closing_lines(summarize(reader), nexts, line_cells(sys.stderr))
+        return closing_lines(answered(summarize, reader), nexts, line_cells(sys.stderr))
 
 
 def narrate(line: str) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.findings.catalog import (
     as_findings,
     is_whole_run_analyzed,
@@ -49,7 +47,7 @@ class Analysis:
         self._output += part or b""
         *lines, self._output = self._output.split(b"\n")
         if lines:
-            return msgspec.json.decode(lines[-1], type=FindingsTaken)
+            return msgspec.json.decode(lines[0], type=FindingsTaken)
         if part == b"":  # it has ended
             self.close()
         return None
@@ -111,7 +109,7 @@ class Findings:
             return self._show(
                 present_findings(self._reader), has_looked=has_looked, has_failed=has_failed
             )
-        if is_whole_run_analyzed(self._reader, self._phases):
+        if is_whole_run_analyzed(self._reader):
             self._shown_of = of
             self._analysis.close()
             return self._show(whole_findings(self._reader), has_looked=True)
@@ -121,10 +119,6 @@ class Findings:
         self._shown_of = of
         self._analysis.close()
         return self._show(as_findings(self._reader.path, taken.findings), has_looked=True)
-
-    @cached_property
-    def _phases(self) -> PhaseIndex:
-        return PhaseIndex(self._reader)
 
     def _show(
         self, findings: Iterable[Finding], *, has_looked: bool = False, has_failed: bool = False

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.api.opening import list_run
-from profd.daemon.compare.diff import take_diff
+from profd.daemon.compare.diff import take_compared, take_diff
 from profd.daemon.errors import ProfdError, UsageError
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.fleet.dataset import DataSet
@@ -48,7 +48,7 @@ def readers(folder: Path, sound: Path) -> dict[str, Reader]:
 
     def diff(path: Path) -> None:
         with RunReader(sound) as base, RunReader(path) as new, base.one_moment(), new.one_moment():
-            taken = take_diff(base, new, (ALL, ALL))
+            taken = take_diff(take_compared(base, ALL), take_compared(new, ALL))
             diff_text(taken, 100)
             render_diff_report((base, new), (ALL, ALL), taken)
 

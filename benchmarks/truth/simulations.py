@@ -28,7 +28,7 @@ from support.traces import stack
 from profd.daemon.analyze.steps import Seen, count_cycles
 from profd.daemon.analyze.trend import trend
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.diff import take_diff
+from profd.daemon.compare.diff import take_compared, take_diff
 from profd.daemon.session.budget import Governor
 from profd.daemon.stacks.evidence import TornShares
 from profd.daemon.stacks.misreads import with_visits
@@ -131,7 +131,7 @@ def alike(chance: random.Random, *, write: Callable[..., Path]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         one, other = (write(Path(folder) / f"{name}.profd", seed_of(chance)) for name in "ab")
         with RunReader(one) as base, RunReader(other) as new:
-            diff = take_diff(base, new)
+            diff = take_diff(take_compared(base), take_compared(new))
             return bool(diff.readings or diff.significant)
 
 

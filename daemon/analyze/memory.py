@@ -7,7 +7,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -99,23 +98,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth, ...]:
-    """Return how the memory of each process of a selection went in its time, by series.
-
-    The last answer is kept: rules and summaries ask for the same, and a long run takes seconds.
-    """
-    asked = selection.time, selection.processes, selection.rank, reader.info.end_ns
-    kept = _LAST.get(reader)
-    if kept is None or kept[0] != asked:
-        kept = _LAST[reader] = (asked, _growths(reader, selection))
-    return kept[1]
-
-
-_LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]]] = (
-    WeakKeyDictionary()
-)
-
-
-def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
+    """Return how the memory of each process of a selection went in its time, by series."""
     rows = reader.list_series("rss_bytes", "pss_bytes", MEMORY_OF_PROCESS)
     counts_by = functools.cache(partial(counts_of, reader, selection=selection))
     found = [

@@ -153,6 +153,11 @@ _ABOVE_ROOTS = {0: (0, 0)}  # the stack 0 is the parent of the roots, and matche
 MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 
 
+def rules_in_force() -> tuple[Rule, ...]:
+    """Return the rules of the two tables, the user's first; raises UsageError if they are wrong."""
+    return tuple(itertools.chain(*map(read_rules, tables(BUILT_IN))))
+
+
 class PhaseIndex:
     """The phase of every stack of a run.
 
@@ -162,15 +167,10 @@ class PhaseIndex:
     stack costs one step at any depth.
     """
 
-    def __init__(self, reader: RunReader | Entities, rules: tuple[Rule, ...] | None = None) -> None:
-        """Index the stacks of ``reader``, those written later too.
-
-        ``rules`` are by default those of the two tables; raises UsageError if the user's is wrong.
-        """
+    def __init__(self, reader: RunReader | Entities) -> None:
+        """Index the stacks of ``reader``, those written later too, by ``rules_in_force``."""
         self._reader = reader
-        if rules is None:  # the user's are tried first
-            rules = tuple(itertools.chain(*map(read_rules, tables(BUILT_IN))))
-        self.rules = rules
+        self.rules = rules_in_force()
         self._met = _rules_met(self.rules)
         self._leaf_rules = self._rules_that(lambda rule: rule.leaf)
         self._innermost_rules = self._rules_that(lambda rule: rule.innermost)

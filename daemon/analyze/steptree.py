@@ -17,10 +17,9 @@ from profd.daemon.analyze.phases import (
     PHASES,
     STEP,
     PhaseIndex,
-    PhasePlace,
     training_range,
 )
-from profd.daemon.analyze.profile import Profile, phase_shares, take_profile, user_lines
+from profd.daemon.analyze.profile import PhaseLine, Profile, phase_shares, take_profile, user_lines
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.store.reader import RunReader
@@ -41,7 +40,7 @@ class StepPart(msgspec.Struct, frozen=True):
     seconds: float
     share: float
     parts: tuple[StepPart, ...] = ()
-    place: PhasePlace | None = None
+    place: PhaseLine | None = None
 
 
 def take_step_tree(
@@ -65,7 +64,7 @@ def step_tree(profile: Profile, phases: PhaseIndex, step_s: float) -> StepPart:
     """Divide a step of ``step_s`` seconds as the profile of a time that holds only steps."""
     below: defaultdict[str, list[StepPart]] = defaultdict(list)
 
-    def add(above: str, name: str, share: float, place: PhasePlace | None = None) -> None:
+    def add(above: str, name: str, share: float, place: PhaseLine | None = None) -> None:
         below[above].append(StepPart(name, share * step_s, share, tuple(below[name]), place))
 
     for line in user_lines(profile, phases):

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +40,12 @@ from profd.daemon.api.opening import opened
 from profd.daemon.api.rows import Rows
 from profd.daemon.api.selectors import Selectors, select
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.diff import ALIKE, Diff, take_diff
+from profd.daemon.compare.diff import ALIKE, Diff, take_compared, take_diff
 from profd.daemon.compare.readings import LEAST
 from profd.daemon.errors import ProfdError as ProfdError
 from profd.daemon.exports.svg import flame_graph_svg
 from profd.daemon.exports.tables import series_rows
-from profd.daemon.findings.catalog import findings_in, present_findings
+from profd.daemon.findings.catalog import answered, findings_in, present_findings
 from profd.daemon.findings.finding import Finding
 from profd.daemon.render.summary import ProcessSummary, Summary, summarize
 from profd.daemon.render.text import summary_text
@@ -139,7 +140,9 @@ class Run:
         self.notes = notes
         """What is not as the name suggests: newer runs that cannot be read, files left out."""
         self._files = files or contextlib.ExitStack()
-        self._summarized = functools.lru_cache(_KEPT)(self._summarize)
+        self._summarized = functools.lru_cache(_KEPT)(
+            lambda _, selection: answered(summarize, reader, selection)
+        )
 
     def __enter__(self) -> Run:
         return self
@@ -220,14 +223,8 @@ class Run:
         Without ``gpus`` it is left out how busy these were, which may take most of the time.
         """
         with self.reader.one_moment():
-            reader, selection = self.reader, select(self.reader, words)
-            phases = PhaseIndex(reader)
-            profile = take_profile(reader, selection, phases)
-            busy = (
-                utilization_by_stack(reader, GpuTracks(reader), selection, phases) if gpus else {}
-            )
-            rows = hot_functions(reader, profile, busy, lines_by_stack(reader, phases))
-        return Rows(FunctionRow, sorted(rows, key=lambda row: -row.total_share))
+            selection = select(self.reader, words)
+            return Rows(FunctionRow, answered(take_lines, self.reader, selection, gpus))
 
     def stacks(self, *, main_threads: bool = True, **words: Unpack[Selectors]) -> Rows[StackTime]:
         """Return the stacks of each thread, those with the most time first.
@@ -279,7 +276,8 @@ class Run:
         first, second = self.reader, new.reader
         with first.one_moment(), second.one_moment():
             selections = select(first, words), select(second, words)
-            return take_diff(first, second, selections, least=least, alike=alike)
+            parts = map(partial(answered, take_compared), (first, second), selections)
+            return take_diff(*parts, least=least, alike=alike)
 
     def __repr__(self) -> str:
         info = self.info
@@ -296,8 +294,15 @@ class Run:
         style = 'alt="flame graph" style="width:100%;max-width:900px"'
         return f'<pre>{text}</pre><img {style} src="data:image/svg+xml;base64,{graph}">'
 
-    def _summarize(self, _: int, selection: Selection) -> Summary:
-        return summarize(self.reader, selection)
+
+def take_lines(
+    reader: RunReader, selection: Selection = MAIN_THREADS, gpus: bool = True
+) -> list[FunctionRow]:
+    phases = PhaseIndex(reader)
+    profile = take_profile(reader, selection, phases)
+    busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases) if gpus else {}
+    rows = hot_functions(reader, profile, busy, lines_by_stack(reader, phases))
+    return sorted(rows, key=lambda row: -row.total_share)
 
 
 def open_run(run: str | os.PathLike[str] = paths.LATEST, *, job: str | None = None) -> Run:

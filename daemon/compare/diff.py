@@ -33,12 +33,17 @@ from profd.daemon.compare.blocks import (
 )
 from profd.daemon.compare.readings import (
     LEAST,
+    Held,
+    MemoryKey,
+    Operators,
     Reading,
-    Selections,
+    busy_by_block,
     gpu_pairs,
     judged,
     memory_pairs,
     operator_pairs,
+    take_held,
+    take_operators,
 )
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -190,33 +195,52 @@ class Diff(msgspec.Struct, frozen=True):
         )
 
 
-def take_diff(
-    base: RunReader,
-    new: RunReader,
-    selections: Selections = (MAIN_THREADS, MAIN_THREADS),
-    *,
-    least: float = LEAST,
-    alike: float = ALIKE,
-) -> Diff:
-    """Compare two runs, each over its selection.
+class ComparedPart(msgspec.Struct, frozen=True):
+    """What is compared of a run.
 
-    It is no change if all parts are longer by up to ``alike``.
+    ``gpus`` has how busy each GPU was by block, ``windows`` the operators of each window.
     """
-    blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
+
+    side: Side
+    blocks: Blocks
+    memory: dict[MemoryKey, Held]
+    gpus: list[list[float]]
+    windows: list[Operators]
+
+
+def take_compared(reader: RunReader, selection: Selection = MAIN_THREADS) -> ComparedPart:
+    """Read what is compared of a selection of a run."""
+    blocks = take_blocks(reader, selection)
+    part = selection.during(blocks.time)
+    side = Side(
+        reader.info.id,
+        reader.info.name,
+        compared_s=blocks.time.length_ns / SECOND_NS,
+        step_s=blocks.step_s.value if blocks.step_s else None,
+        cpu_pressure=total_of_series(reader, PRESSURE, None, part).mean,
+        company=take_cpu_contention(reader, part),
+        blocks=blocks.count,
+    )
+    memory, gpus = take_held(reader, part), busy_by_block(reader, part)
+    return ComparedPart(side, blocks, memory, gpus, take_operators(reader, selection))
+
+
+def take_diff(
+    base: ComparedPart, new: ComparedPart, *, least: float = LEAST, alike: float = ALIKE
+) -> Diff:
+    """Compare two runs; it is no change if all parts are longer by up to ``alike``."""
+    blocks, sides = (base.blocks, new.blocks), (base.side, new.side)
     by_step = all(side.step_s is not None for side in blocks)
     items = _compared(blocks)
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    parts = selections[0].during(blocks[0].time), selections[1].during(blocks[1].time)
-    sides = _side(base, blocks[0], parts[0]), _side(new, blocks[1], parts[1])
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = [_change(judge, item, blocks, by_step=by_step) for item in items]
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
     step_time = _step_time(judge, blocks, changes)
-    readers = base, new
-    pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts)]
-    readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE / 5)
+    pairs = [*memory_pairs(base.memory, new.memory), *gpu_pairs(base.gpus, new.gpus)]
+    readings = judged([*pairs, *operator_pairs(base.windows, new.windows)], _ERROR_RATE / 5)
     return Diff(
         VERSION,
         *sides,
@@ -247,7 +271,7 @@ def _compared(blocks: BothBlocks) -> list[Item]:
     return sorted(
         item
         for item in blocks[0].shares.keys() | blocks[1].shares.keys()
-        if max(side.mean(item, by_step=False).value for side in blocks) >= 0.005
+        if max(sum(side.shares.get(item, ())) / side.count for side in blocks) >= 0.005
     )
 
 
@@ -257,20 +281,6 @@ def _change(judge: Judge, item: Item, blocks: BothBlocks, *, by_step: bool) -> C
     shares = [side.mean(item, by_step=False) for side in blocks]
     differs = judge.differ(shares, new.value - base.value)
     return judge.change(item, base, new, is_more_than_contention=differs)
-
-
-def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
-    compared_s = blocks.time.length_ns / SECOND_NS
-    step_s = None if blocks.step_s is None else blocks.step_s.value
-    return Side(
-        reader.info.id,
-        reader.info.name,
-        compared_s,
-        step_s,
-        cpu_pressure=total_of_series(reader, PRESSURE, None, part).mean,
-        company=take_cpu_contention(reader, part),
-        blocks=blocks.count,
-    )
 
 
 def _step_time(judge: Judge, blocks: BothBlocks, changes: Sequence[Change]) -> Change | None:

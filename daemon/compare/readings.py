@@ -12,7 +12,6 @@ role: the process with the most memory, or that grows fastest, counts for its ro
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
@@ -23,17 +22,16 @@ import msgspec
 from profd.daemon.analyze.confidence import CONFIDENCE_95, standard_error, t_quantile
 from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import first_and_last, take_course
+from profd.daemon.analyze.series import first_and_last, take_course, total_of
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST
-from profd.daemon.clock import MINUTE_NS, SECOND_NS
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
 from profd.daemon.store.stepfunction import (
     MEMORY_OF_PROCESS,
     UTILIZATION,
-    StepFunction,
 )
 from profd.daemon.timerange import TimeRange
 
@@ -103,26 +101,27 @@ Two runs of one script are seldom more alike.
 """
 
 
-def gpu_pairs(readers: Readers, parts: Selections) -> Iterator[Pair]:
-    for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
-        sides = [_by_block(track, part) for track, part in zip(tracks, parts, strict=True)]
+def gpu_pairs(base: Sequence[list[float]], new: Sequence[list[float]]) -> Iterator[Pair]:
+    """Yield how busy and idle the GPUs of both runs were, as ``busy_by_block`` has them."""
+    for number, sides in enumerate(zip(base, new, strict=False)):
         if all(sides):
             busy = [mean_of(side) for side in sides]
             idle = [Mean(1 - one.value, one.error) for one in busy]
-            for name, (base, new) in (("utilization", busy), ("idle share", idle)):
-                yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST)
+            for name, (first, second) in (("utilization", busy), ("idle share", idle)):
+                title = f"GPU {number}"
+                yield Pair("gpu", title, name, "share", first, second, BLOCKS - 1, LEAST)
 
 
-def _tracks(reader: RunReader) -> Iterator[StepFunction]:
+def busy_by_block(reader: RunReader, part: Selection) -> list[list[float]]:
+    """Return by GPU how busy it was in each block; empty if that is unknown of a block."""
+    found = []
     for device in sorted(reader.devices(), key=lambda row: (row.index, row.name)):
         series = reader.find_series(UTILIZATION, device=device.name)
         if series is not None:
-            yield reader.steps(series.id)
-
-
-def _by_block(track: StepFunction, part: Selection) -> list[float]:
-    found = [track.mean(*block) for block in part.time.cut(BLOCKS)]
-    return [mean for mean, _ in found] if all(known_ns for _, known_ns in found) else []
+            means = [total_of(reader, series.id, block).mean for block in part.time.cut(BLOCKS)]
+            known = [mean for mean in means if mean is not None]
+            found.append(known if len(known) == BLOCKS else [])
+    return found
 
 
 LEAST_MEMORY_SHARE = 0.05
@@ -134,14 +133,15 @@ _KINDS = {"rss_bytes": "RSS", MEMORY_OF_PROCESS: "GPU memory"}
 
 MemoryKey = tuple[str, str]
 """A rank and role in words, and the kind of memory."""
+Held = tuple[float, Growth | None]
+"""The most memory of one process of a role, and the fastest growth; None if unknown."""
 
 
-def memory_pairs(readers: Readers, parts: Selections) -> Iterator[Pair]:
+def memory_pairs(*sides: Mapping[MemoryKey, Held]) -> Iterator[Pair]:
     """Yield peaks and slopes of each role that either run has, over the parts that are compared.
 
     A slope without growth is the slope of noise.
     """
-    sides = [_held(reader, part) for reader, part in zip(readers, parts, strict=True)]
     for key in sorted(sides[0].keys() | sides[1].keys()):
         role, kind = key
         held = [side.get(key, (0.0, None)) for side in sides]
@@ -160,8 +160,7 @@ def _mean_slope(grown: Growth) -> Mean:
     return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / CONFIDENCE_95)
 
 
-def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Growth | None]]:
-    """Return by role the most memory of one process, and the fastest growth; None if unknown."""
+def take_held(reader: RunReader, part: Selection) -> dict[MemoryKey, Held]:
     peaks: defaultdict[MemoryKey, float] = defaultdict(float)
     lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
     grown: dict[MemoryKey, Growth] = {}
@@ -193,21 +192,12 @@ def peak_of(reader: RunReader, series: int, time: TimeRange, least: float) -> fl
     """Return the most that two readings in a row had, or ``least``.
 
     Which single reading a spike is caught by is chance. A process that ends is such a spike, as it
-    touches libraries that it did not use before. In a long time only the minutes with the most are
-    read: two readings in a row are no more than one of their minutes has.
+    touches libraries that it did not use before.
     """
-    course = take_course(reader, series, time)
-    minute = TimeRange(0, MINUTE_NS + 1).moved(reader.info.started_ns)
-    parts = [(one.most, minute.moved(one.minute * MINUTE_NS)) for one in course.minutes]
-    parts += [(math.inf, part.time) for part in (course.head, course.tail)]
-    for most, part in sorted(parts, reverse=True):
-        if most <= least:
-            break
-        inside = part.within(time)
-        points = reader.last_point(series, inside.from_ns - 1), *reader.points(series, inside)
-        values = [one.value for one in points if one is not None and one.at_ns >= time.from_ns]
-        least = max([least, *map(min, itertools.pairwise(values))])
-    return least
+    # Of three readings that hold in a minute two lie in it.
+    minutes = take_course(reader, series, time).minutes
+    least = max([least, *(one.least for one in minutes if one.readings > 2)])
+    return reader.most_in_a_row(series, time, least)
 
 
 def role_title(row: ProcessRow) -> str:
@@ -223,13 +213,12 @@ _OPERATOR_MEASURES = ("self CPU", "self CUDA")
 
 OperatorKey = tuple[str, str]
 """An operator and a measure."""
+Operators = dict[OperatorKey, float]
+"""The operators' own seconds a step."""
 
 
-def operator_pairs(readers: Readers, selections: Selections) -> Iterator[Pair]:
+def operator_pairs(base: Sequence[Operators], new: Sequence[Operators]) -> Iterator[Pair]:
     """Yield seconds a step of the operators that take most, if both runs have whole steps."""
-    base, new = (
-        _windows(reader, selection) for reader, selection in zip(readers, selections, strict=True)
-    )
     if not base or not new:
         return
     windows = min(len(base), len(new))
@@ -248,7 +237,7 @@ def operator_pairs(readers: Readers, selections: Selections) -> Iterator[Pair]:
             yield Pair("operator", name, measure, "s/step", first, second, freedom, least)
 
 
-def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
+def _means(windows: Sequence[Operators], measure: str) -> dict[str, Mean]:
     found = {}
     for name in {name for window in windows for name, kind in window if kind == measure}:
         values = [window.get((name, measure), 0.0) for window in windows]
@@ -257,7 +246,7 @@ def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict
     return found
 
 
-def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, float]]:
+def take_operators(reader: RunReader, selection: Selection) -> list[Operators]:
     """Return the operators' own seconds a step of each window with a whole step.
 
     Windows of one request count as one.
@@ -270,7 +259,7 @@ def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, 
     return list(filter(None, found))
 
 
-def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[OperatorKey, float]:
+def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> Operators:
     """Return the operators' own seconds a step; nothing without a whole step."""
     spent_ns: Counter[OperatorKey] = Counter()
     for row in rows:

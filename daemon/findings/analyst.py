@@ -1,13 +1,11 @@
 """Looks for findings in a run while it is recorded, and in all of it once it has ended.
 
-    python -m profd.daemon.findings.analyst FILE
-
-It is a process of its own, because the recorder of a run must not import what judges the run, and a
-look holds Python's lock for seconds in a run of a day. It writes a line of JSON to stdout for each
-look (``records.FindingsTaken``) and ends after the one at the whole run. A line on stdin has it
-look at once: the run has ended, or is about to. A letter has it look as soon as it may: somebody
-reads what it finds. It ends with its stdin, even during a look. It takes at most a hundredth of a
-core.
+It is a process of its own (``api/wholerun.py``), because the recorder of a run must not import
+what judges the run, and a look holds Python's lock for seconds in a run of a day. It writes a line
+of JSON to stdout for each look (``records.FindingsTaken``) and ends after those at the whole run. A
+line on stdin has it look at once: the run has ended, or is about to. A letter has it look as soon
+as it may: somebody reads what it finds. It ends with its stdin, even during a look. It takes at
+most a hundredth of a core.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -153,7 +151,11 @@ def look_at_all(path: Path) -> FindingsTaken:
     with _open(path) as reader, reader.one_moment():
         phases = PhaseIndex(reader)
         found = findings_in(reader, MAIN_THREADS, phases)
-        return FindingsTaken(reader.info.end_ns, as_stored(found), analysis_name(phases))
+        return FindingsTaken(reader.info.end_ns, as_stored(found), analysis_name())
+
+
+LookAtEnd = Callable[[Path], Iterable[FindingsTaken]]
+"""Gives what is to be kept of the whole of a run that has ended."""
 
 
 class SessionOrders:
@@ -179,15 +181,16 @@ class SessionOrders:
             return self._is_ending
 
 
-def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
-    """Write what each look at a run finds, the last time for the whole run; raises ProfdError.
+def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool], look_at_end: LookAtEnd) -> None:
+    """Write what each look at a run finds, and what ``look_at_end`` gives; raises ProfdError.
 
     ``rest`` waits at least a number of seconds and says whether the run is about to end.
     """
     with bounded_memory(path) as bound:
         _watch_live(path, out, rest, bound)
         bound.renew()
-        _write(out, look_at_all(path))
+        for taken in look_at_end(path):
+            _write(out, taken)
 
 
 def _watch_live(
@@ -214,7 +217,7 @@ def _listen(orders: SessionOrders) -> None:
     os._exit(0)
 
 
-def main() -> int:
+def main(look_at_end: LookAtEnd) -> int:
     standardstreams.open_stderr()
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
@@ -223,14 +226,10 @@ def main() -> int:
     orders = SessionOrders()
     threading.Thread(target=_listen, args=(orders,), name="profd-listener", daemon=True).start()
     try:
-        watch(Path(sys.argv[1]), sys.stdout.buffer, orders.rest)
+        watch(Path(sys.argv[1]), sys.stdout.buffer, orders.rest, look_at_end)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the end of Python says so, too
     except ProfdError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.exit_code)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

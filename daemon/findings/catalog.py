@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar, get_type_hints
 
 import msgspec
 
 from profd import daemon
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, rules_in_force
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings import (
     course,
@@ -33,6 +34,9 @@ from profd.daemon.store import database
 from profd.daemon.store.findings import findings_now, findings_of_whole
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Found
+
+Answer = TypeVar("Answer")
+_ANSWER = "SELECT value FROM answer WHERE question = ?"
 
 RULES: tuple[Rule, ...] = (
     ranks.straggler,
@@ -149,19 +153,38 @@ def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> 
     here.
     """
     narrowed = (selection.from_ns, selection.to_ns, selection.processes, selection.rank)
-    if narrowed == (None, None, None, None) and is_whole_run_analyzed(reader, phases):
+    if narrowed == (None, None, None, None) and is_whole_run_analyzed(reader):
         return whole_findings(reader)
     return find(reader, selection, phases)
 
 
-def is_whole_run_analyzed(reader: RunReader, phases: PhaseIndex) -> bool:
+def is_whole_run_analyzed(reader: RunReader) -> bool:
     """Say whether the file has the findings of the whole run by the rules in force here."""
-    return reader.info.findings_made_by == analysis_name(phases)
+    return reader.info.findings_made_by == analysis_name()
 
 
 def whole_findings(reader: RunReader) -> tuple[Finding, ...]:
     """Return what slowed the whole run as its file has it, ranked; the file may have nothing."""
     return as_findings(reader.path, findings_of_whole(reader))
+
+
+def answered(
+    take: Callable[..., Answer],
+    reader: RunReader,
+    selection: Selection = MAIN_THREADS,
+    *more: object,
+) -> Answer:
+    """Return what ``take`` gives for a selection, of a whole run from its file if that has it.
+
+    The file names an answer as the function. Raises RunUnreadable if it is damaged.
+    """
+    if selection == MAIN_THREADS and reader.has_table("answer"):
+        kept = reader.value(bytes | None, _ANSWER, take.__name__)
+        if kept is not None and is_whole_run_analyzed(reader):
+            with database.reading(reader.path):
+                found: Answer = msgspec.msgpack.decode(kept, type=get_type_hints(take)["return"])
+                return found
+    return take(reader, selection, *more)
 
 
 def shows_imports(findings: Iterable[Finding]) -> bool:
@@ -181,11 +204,11 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
     )
 
 
-def analysis_name(phases: PhaseIndex) -> str:
+def analysis_name() -> str:
     """Return the name of this analysis: profd's version and a hash of all tables in force."""
     import hashlib  # at the end of a run alone
 
-    tables = phases.rules, kinds.load_kinds(), table()
+    tables = rules_in_force(), kinds.load_kinds(), table()
     return (
         f"profd {daemon.VERSION}, tables "
         f"{hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"

@@ -17,7 +17,7 @@ from profd.daemon.analyze.incidents import last_output
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.analyze.selection import MAIN_THREADS, led_by
 from profd.daemon.analyze.steptree import StepPart, take_step_tree
-from profd.daemon.findings.catalog import shows_imports
+from profd.daemon.findings.catalog import answered, shows_imports
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
@@ -188,7 +188,7 @@ def render_report(reader: RunReader) -> str:
     # them again and again.
     gc.disable()
     try:
-        summary = summarize(reader)
+        summary = answered(summarize, reader)
         phases = PhaseIndex(reader)
         payload = take_payload(reader, phases, summary.memory)
         step = take_step_tree(reader, MAIN_THREADS, phases, summary.steps)

@@ -6,7 +6,7 @@ Each has about as many points as a screen has columns.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -28,9 +28,7 @@ from profd.daemon.store.stepfunction import (
     UTILIZATION,
     IntervalSet,
     Step,
-    StepFunction,
 )
-from profd.daemon.timerange import TimeRange
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
@@ -150,17 +148,19 @@ def _steps_per_s(reader: RunReader, process: int) -> Series:
     return _columns(reader, steps, _DIGITS[STEP_COUNT])
 
 
+def _mean(steps: Sequence[Step]) -> Step:
+    """Return the mean of neighbors, as a step of as much time as they have, up to their end."""
+    lengths_ns = [one.end_ns - one.start_ns for one in steps]
+    known_ns, last = sum(lengths_ns), steps[-1]
+    area = sum(one.value * length_ns for one, length_ns in zip(steps, lengths_ns, strict=True))
+    return Step(last.end_ns - known_ns, last.end_ns, area / known_ns if known_ns else last.value)
+
+
 def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
     """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors and their time."""
     together = -(-len(steps) // POINT_LIMIT)
     if together > 1:
-        groups = [steps[at : at + together] for at in range(0, len(steps), together)]
-        totals = [
-            StepFunction(group, None).over(TimeRange(group[0].start_ns, group[-1].end_ns))
-            for group in groups
-        ]
-        ends = zip((group[-1].end_ns for group in groups), totals, strict=True)
-        steps = [Step(end_ns - total.known_ns, end_ns, total.mean or 0.0) for end_ns, total in ends]
+        steps = [_mean(steps[at : at + together]) for at in range(0, len(steps), together)]
     started_ns = reader.info.started_ns
     begins_ms = [(step.start_ns - started_ns) // MILLISECOND_NS for step in steps]
     ends_ms = [(step.end_ns - started_ns) // MILLISECOND_NS for step in steps]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
 
 import msgspec
 
@@ -36,7 +35,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection, leading_thre
 from profd.daemon.analyze.series import total_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.steptree import StepPart, take_step_tree
-from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
+from profd.daemon.analyze.uncertainty import take_transitions
 from profd.daemon.events import EventKind
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
@@ -49,7 +48,6 @@ from profd.daemon.timerange import EVER
 from profd.daemon.units import duration
 
 VERSION = 1
-_Changes = Mapping[int, TransitionsSeen]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -152,8 +150,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     conditions held, for any threads that it names.
     """
     phases = PhaseIndex(reader)
-    changes = take_transitions(reader, selection)
-    profile = take_profile(reader, selection, phases, changes)
+    profile = take_profile(reader, selection, phases)
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
     is_empty = not profile.total_samples and selection.time == EVER
@@ -186,7 +183,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         errors,
         phase_lines(profile, phases),
         tuple(hot_functions(reader, profile, busy)[:20]),
-        _processes(reader, selection, changes),
+        _processes(reader, selection),
         gpus=take_gpus(reader, selection),
         rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
@@ -232,14 +229,12 @@ def why_no_samples(reader: RunReader) -> str:
     return f"no samples were taken: the recording took {length}, and py-spy gave no stack in it"
 
 
-def _processes(
-    reader: RunReader, selection: Selection, changes: _Changes
-) -> tuple[ProcessSummary, ...]:
+def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
     """Return the processes of a selection: by rank, each worker after its parent.
 
     Processes without any data come last: those of a compiler live for moments, and are many.
     """
-    profiles = _profiles_of_processes(reader, selection, changes)
+    profiles = _profiles_of_processes(reader, selection)
 
     def order(row: ProcessRow) -> tuple[int, bool, int, int]:
         is_worker = row.role == "worker"
@@ -272,18 +267,15 @@ def _processes(
     )
 
 
-def _profiles_of_processes(
-    reader: RunReader, selection: Selection, changes: _Changes
-) -> dict[int, Profile]:
-    """Return the profile of each main thread; ``changes`` are those of the selection."""
+def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
+    """Return the profile of each main thread."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(when=selection.when).during(selection.time)
     mains = {thread.id: thread.process for thread in reader.threads.values() if thread.is_main}
     for total in selected_totals(reader, alone):
         if total.thread in mains:
             totals[mains[total.thread]].append(total)
-    if selection.threads(reader) != mains.keys():
-        changes = take_transitions(reader, alone, frozenset(mains))
+    changes = take_transitions(reader, alone, frozenset(mains))
     # One process at a time: its weight would change none of its shares.
     alike = dict.fromkeys(reader.processes, 1.0)
     return {

@@ -30,13 +30,13 @@ Its imports take half a second of CPU time, on top of the start of the run.
 """
 _START_CPU_S, _MOST_WAITS = 0.6, 10
 """If the budget has no room for the start, it is delayed, by about a minute at most."""
-WHOLE_WITHIN_S = 5.0
+WHOLE_WITHIN_S = 20.0
 """How long the end of a run waits for the findings of the whole run; else readers look for them."""
 
 
 def command(run_file: Path) -> list[str]:
     """Return the command of the process that looks for findings in a run."""
-    return program.words("profd.daemon.findings.analyst", str(run_file))
+    return program.words("profd.daemon.api.wholerun", str(run_file))
 
 
 @dataclass(eq=False)
@@ -100,6 +100,7 @@ class AnalystProcess:
 
         Returns False if it ends before it has looked at the whole run.
         """
+        is_whole = False
         try:
             async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=4 << 20) as process:
                 assert process.stdout is not None
@@ -107,8 +108,7 @@ class AnalystProcess:
                 async for line in process.stdout:
                     taken = msgspec.json.decode(line, type=FindingsTaken)
                     self.put(taken)
-                    if taken.made_by is not None:
-                        return True
+                    is_whole = taken.made_by is not None
                     if self.is_read():
                         self.ask()
         except (
@@ -120,4 +120,4 @@ class AnalystProcess:
             pass
         finally:
             self._process = None
-        return False
+        return is_whole

@@ -48,7 +48,7 @@ class BoundedConnection(sqlite3.Connection):
         self.set_progress_handler(self._is_too_much_work, _COUNTED_AT_ONCE)
 
     def rows(
-        self, sql: str, values: Sequence[int | str | None] | Mapping[str, int] = ()
+        self, sql: str, values: Sequence[float | str | None] | Mapping[str, int] = ()
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a query.
 

@@ -65,6 +65,7 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:
+        connection.executemany("INSERT INTO answer VALUES (?,?)", taken.answers.items())
         set_meta(connection, findings_made_by=taken.made_by)
         return
     connection.execute(

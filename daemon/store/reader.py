@@ -34,6 +34,13 @@ from profd.daemon.store.stepfunction import READINGS, StepFunction, step_functio
 from profd.daemon.timerange import EVER, TimeRange
 
 _STARTS_IN = "start_ns >= ? AND start_ns < ?"
+_IN_A_ROW = """
+    SELECT max(min(value, (
+        SELECT value FROM point AS before WHERE before.series = point.series
+        AND before.at_ns < point.at_ns AND before.at_ns >= ?2
+        ORDER BY before.at_ns DESC LIMIT 1)))
+    FROM point WHERE series = ?1 AND at_ns >= ?2 AND at_ns < ?3 AND value > ?4
+"""
 _PART_NS = 300 * SECOND_NS
 Seen = TypeVar("Seen", StackMinuteRow, rows.ColumnTime, StackTotal)
 OfProcess = TypeVar("OfProcess", RecordingRow, rows.GapRow, SeriesRow, rows.WindowRow)
@@ -334,6 +341,11 @@ class RunReader(RunFile):
         rest = "series = ? AND at_ns > ? ORDER BY at_ns LIMIT 1"
         after = self.fetch_from("point", PointRow, rest, series, at_ns)
         return self.last_point(series, at_ns), after[0] if after else None
+
+    def most_in_a_row(self, series: int, time: TimeRange, least: float) -> float:
+        """Return the most that two points in a row had in a range of time, or ``least``."""
+        found: float | None = self.value(Value | None, _IN_A_ROW, series, *time, least)
+        return least if found is None else max(found, least)
 
     def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
         """Return the newest value of each of these series; series without a value are left out."""

@@ -450,12 +450,14 @@ class FindingsTaken(msgspec.Struct, frozen=True, tag="findings"):
     """What slows the last part of a live run at ``at_ns``.
 
     With ``made_by``, what slowed all of a run that has ended. ``made_by`` names the analysis,
-    because another version of it, or other rules of phases, may find something else.
+    because another version of it, or other rules of phases, may find something else. ``answers``
+    are what else it says of a long run, by question.
     """
 
     at_ns: int
     findings: tuple[Found, ...]
     made_by: str | None = None
+    answers: dict[str, bytes] = {}
 
 
 class AnalysisLost(msgspec.Struct, frozen=True, tag="analysis-lost"):

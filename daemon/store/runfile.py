@@ -81,7 +81,7 @@ class RunFile:
     def has_table(self, name: str) -> bool:
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
-    def value(self, kind: Any, sql: str, *values: int | str) -> Any:  # noqa: ANN401  of the type that is asked for
+    def value(self, kind: Any, sql: str, *values: float | str) -> Any:  # noqa: ANN401  of the type that is asked for
         """Return the one value of a query, None if it returns no row."""
         found = self._query(sql, *values)
         with database.reading(self.path):
@@ -142,7 +142,7 @@ class RunFile:
             with database.reading(self.path):
                 self._connection.rollback()
 
-    def _query(self, sql: str, *values: int | str | None, **named: int) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *values: float | str | None, **named: int) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
             return self._connection.rows(sql, named or values)
 

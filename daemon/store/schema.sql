@@ -208,6 +208,12 @@ CREATE TABLE finding (
     report TEXT NOT NULL              -- JSON: numbers, cause and remedy, see analyze.findings.finding.Finding
 );
 
+-- Answers about the whole of a long run, taken once at its end by the analysis that meta.findings_made_by names.
+CREATE TABLE answer (
+    question TEXT PRIMARY KEY,        -- summarize, take_lines, take_compared: the function that answers it
+    value BLOB NOT NULL               -- MessagePack
+) WITHOUT ROWID;
+
 -- A torch.profiler window of one process, or why there is none.
 CREATE TABLE window (
     id INTEGER PRIMARY KEY,

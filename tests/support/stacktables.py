@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
+import pytest
+
 from profd.daemon.analyze.phases import PhaseIndex, Rule
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackRow
@@ -42,7 +44,10 @@ class Tables:
 
     def phases(self, rules: tuple[Rule, ...] | None = None) -> PhaseIndex:
         """Return the phases of these stacks, by the built-in rules where none are given."""
-        return PhaseIndex(cast(RunReader, self), rules)
+        with pytest.MonkeyPatch.context() as patch:
+            if rules is not None:
+                patch.setattr("profd.daemon.analyze.phases.rules_in_force", lambda: rules)
+            return PhaseIndex(cast(RunReader, self))
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack, root first."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.compare.diff import Diff, take_compared, take_diff
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -82,4 +82,4 @@ def write_steps(
 def diff_of(base: Path, new: Path) -> Diff:
     """Return how two runs differ."""
     with RunReader(base) as first, RunReader(new) as second:
-        return take_diff(first, second)
+        return take_diff(take_compared(first), take_compared(second))

@@ -75,7 +75,7 @@ its end.
             {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"},
         ),
         ("daemon.session.__main__", set()),
-        ("daemon.findings.analyst", {"asyncio", "ssl", "email", "tempfile"}),
+        ("daemon.api.wholerun", {"asyncio", "ssl", "email", "tempfile"}),
         ("daemon.asuser", {"asyncio", "ssl", "tempfile", "random"}),
     ],
     ids=["run", "attach", "session", "findings", "files"],

@@ -12,7 +12,7 @@ from support.browser import OpenReport, ReportPage
 from support.stepruns import write_steps
 
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.compare.diff import take_diff
+from profd.daemon.compare.diff import take_compared, take_diff
 from profd.daemon.render.diffreport import render_diff_report
 from profd.daemon.store.reader import RunReader
 
@@ -22,7 +22,7 @@ COLORS = "{ paper: [255, 255, 255], mixed: [200, 200, 200], accent: '#ff0000' }"
 def compare(base: Path, new: Path) -> Path:
     file = new.with_suffix(".html")
     with RunReader(base) as first, RunReader(new) as second:
-        diff = take_diff(first, second)
+        diff = take_diff(take_compared(first), take_compared(second))
         file.write_text(render_diff_report((first, second), (MAIN_THREADS, MAIN_THREADS), diff))
     return file
 

@@ -44,7 +44,7 @@ def titles(report: ReportPage, view: str) -> list[str]:
 def test_a_card_leads_to_its_proof(
     open_report: OpenReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_finding(reader: RunReader) -> Summary:
+    def with_finding(reader: RunReader, *_: object) -> Summary:
         selection = Selection(main_threads=True, rank=1, phase="data wait")
         from_ns = synthetic.STARTED_NS + 4 * SECOND_NS
         evidence = Evidence((), from_ns, from_ns + 6 * SECOND_NS, selection)

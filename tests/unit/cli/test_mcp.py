@@ -239,21 +239,15 @@ async def test_what_was_counted_once_is_not_counted_again_unless_the_file_is_ano
 ) -> None:
     counted = list[object]()
 
-    def finding(*_: object) -> tuple[()]:
-        counted.append("findings")
-        return ()
-
     def counting(reader: RunReader, selection: Selection) -> Summary:
         counted.append(selection.phase)
         return summarize(reader, selection)
 
     monkeypatch.setattr("profd.daemon.api.run.summarize", counting)
-    monkeypatch.setattr("profd.daemon.api.run.findings_in", finding)
     async with client() as asking:
         for arguments in ({}, {}, {"phase": "forward"}, {}):
             body(await asking.call_tool("summary", arguments))
-            body(await asking.call_tool("findings", arguments))
-        assert counted == [None, "findings", "forward", "findings"]
+        assert counted == [None, "forward"]
         synthetic.write_run(other := run.with_suffix(".new"), seconds=5)
         other.replace(run)
         assert "after 5.0 s" in body(await asking.call_tool("summary", {}))

@@ -13,7 +13,7 @@ from support.synthetic import BACKWARD, TRAIN
 from profd.cli.main import run_command_line
 from profd.daemon.compare import diff as diff_module
 from profd.daemon.compare.blocks import MOST_BLOCKS, Blocks, Mean, mean_of
-from profd.daemon.compare.diff import parse_limit, take_diff
+from profd.daemon.compare.diff import parse_limit, take_compared, take_diff
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
@@ -43,7 +43,7 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     assert there(diff.step_time).relative == pytest.approx(0.1, abs=0.02)
     assert max(map(len, diff_text(diff, 100).splitlines())) <= 100
     with RunReader(plain_and_slower[0]) as base, RunReader(plain_and_slower[1]) as new:
-        assert take_diff(base, new, least=0.2).significant == []
+        assert take_diff(take_compared(base), take_compared(new), least=0.2).significant == []
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
+from profd.daemon.api.wholerun import look_at_end
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings import analyst as analyzing
 from profd.daemon.findings.analyst import (
@@ -76,8 +77,7 @@ def look(path):
     sys.stdout.write("looks\\n")
     sys.stdout.flush()
     while True: pass
-analyst.look_at_all = look
-analyst.main()
+analyst.main(look)
 """
 
 
@@ -109,7 +109,7 @@ def test_it_comes_before_its_session_when_memory_ends_and_has_no_rights_before_i
     tmp_path: Path,
 ) -> None:
     steps = ("processes.volunteer", "rights.drop", "store.reader.RunReader")
-    begun = beginning_of("findings.analyst", *steps, words=(str(tmp_path / "a.profd"),))
+    begun = beginning_of("api.wholerun", *steps, words=(str(tmp_path / "a.profd"),))
     assert [begun[0], begun[1].partition("(")[0], begun[2]] == [
         "volunteer(100,)",
         "drop",
@@ -271,7 +271,7 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
                 run.end()
             return len(rests) == 3
 
-        analyzing.watch(run.path, out, rest)
+        analyzing.watch(run.path, out, rest, look_at_end)
     said = lines(out.getvalue())
     assert [rules(one) for one in said] == [["input-bound-saturated"]] * 4
     assert [one.made_by is None for one in said] == [True, True, True, False]
@@ -359,7 +359,7 @@ def test_workers_that_ended_leave_nothing_behind_and_count_at_the_end(
     monkeypatch.setattr(analyzing, "Analyst", look_at)
     monkeypatch.setattr(analyzing, "findings_in", find_in)
     with live_run(tmp_path / "a.profd", seconds=20) as run:
-        analyzing.watch(run.path, io.BytesIO(), rest)
+        analyzing.watch(run.path, io.BytesIO(), rest, look_at_end)
     assert held[0] == held[1] == held[2]
     assert workers == [2 + 10]
 

@@ -224,7 +224,7 @@ def write_analyzed(path: Path) -> tuple[Finding, ...]:
         found = tuple(
             msgspec.structs.replace(one, title=f"as stored: {one.title}") for one in find(reader)
         )
-        name = analysis_name(PhaseIndex(reader))
+        name = analysis_name()
     assert found
     write_run(path, also=[FindingsTaken(STARTED_NS, as_stored(found), name)])
     return found
@@ -267,7 +267,7 @@ def test_a_run_that_was_killed_is_looked_at_and_that_nothing_was_found_is_known(
 ) -> None:
     with reading(write_run(tmp_path / "a.profd")) as (reader, phases):
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader) != ()
-        name = analysis_name(phases)
+        name = analysis_name()
     with reading(write_run(tmp_path / "b.profd", also=[FindingsTaken(STARTED_NS, (), name)])) as (
         reader,
         phases,
@@ -289,16 +289,16 @@ def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
     run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch, table: str, own: str
 ) -> None:
     with reading(run) as (reader, phases):
-        name = analysis_name(phases)
+        name = analysis_name()
         monkeypatch.setattr(daemon, "VERSION", "9.9")
-        assert analysis_name(phases) != name
+        assert analysis_name() != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
     monkeypatch.undo()
     monkeypatch.setenv("PROFD_HOME", str(profd_home))
     profd_home.mkdir(exist_ok=True)
     (profd_home / table).write_text(own)
     with reading(run) as (reader, phases):
-        assert analysis_name(phases) != name
+        assert analysis_name() != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
 
 

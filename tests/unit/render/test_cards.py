@@ -116,7 +116,7 @@ def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_any
     summary = msgspec.structs.replace(
         summarize(reader), findings=(finding("a label"), finding(hostiletexts.EVIL))
     )
-    monkeypatch.setattr(report, "summarize", lambda _: summary)
+    monkeypatch.setattr(report, "summarize", lambda *_: summary)
     found = render_report(reader)
     assert "<b>a label</b> the main thread waits 61 % for a label</h2>" in found
     assert not set(found) & set("\u202e\u2066\u2028\x1b\x00")

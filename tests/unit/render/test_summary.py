@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from support import synthetic
 
-from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.events import EventKind
@@ -197,7 +196,7 @@ def test_losses_are_listed_in_order_of_time_up_to_a_limit(tmp_path: Path) -> Non
 
 def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd")) as reader:
-        (grave,), name = summarize(reader).findings, analysis_name(PhaseIndex(reader))
+        (grave,), name = summarize(reader).findings, analysis_name()
     hint = msgspec.structs.replace(grave, severity=INFO, title="only a hint")
     at_ns = synthetic.STARTED_NS + SECOND_NS
     also: list[records.Record] = [

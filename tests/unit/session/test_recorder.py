@@ -22,7 +22,6 @@ from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
-from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
@@ -106,7 +105,7 @@ async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end
     await running
     with RunReader(path) as reader:
         assert reader.info.why_ended == "target-exited"
-        assert reader.info.findings_made_by == analysis_name(PhaseIndex(reader))
+        assert reader.info.findings_made_by == analysis_name()
 
 
 @pytest.mark.parametrize("by", ["watching", "opening"])
