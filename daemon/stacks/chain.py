@@ -125,7 +125,9 @@ class StackChain:
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._turn_ns, self._turn_cpu_s = self._begun_ns, 0.0
         self._has_reported_log = False
-        self.is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
+        self.is_resting = False
+        self._cost_s = 0.0
+        self._usual_length_s = FIRST_LENGTH_S
         self._is_rest_said = self._has_grown = self._is_estimate = False
         self._threads_at_begin = 1
         self._threads = Threads()
@@ -339,7 +341,8 @@ class StackChain:
                 self._in_flight.discard(recording)
                 recording.abandon()
                 self._account.rest()
-                self.is_resting, self._cost_s = True, math.inf
+                self.is_resting = True
+                self._cost_s = math.inf
                 await recording.ended
             await asyncio.sleep(WATCH_S)
         if not enough.done():
@@ -418,7 +421,8 @@ class StackChain:
                 self._in_flight.discard(recording)
                 self._fail(reason)
             return None
-        self._has_recorded, self._is_estimate = True, False
+        self._has_recorded = True
+        self._is_estimate = False
         is_for_one = self.is_resting and self._enough is not recording.ended
         moment_s = START_TIMEOUT_S if is_for_one else OVERLAP_SAMPLES / recording.rate_hz
         await self._wait(self._stop, moment_s, self._enough)

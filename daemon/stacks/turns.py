@@ -44,4 +44,5 @@ class Turns:
         if self._waiting:
             called = max(self._waiting, key=lambda one: self._waiting[one]())
             del self._waiting[called]
-            called.set_result(None)
+            if not called.done():  # else it was given up just now, and passes the turn on
+                called.set_result(None)

@@ -30,9 +30,13 @@ class Queue:
             asyncio.get_running_loop().call_soon(self.tasks[name].cancel)
         return self.due[name]
 
-    async def end(self) -> list[str]:
+    async def end(self, *leaving: str) -> list[str]:
+        """Let all have their turns, but for those that leave the moment the first one ends."""
         self._go_on.set()
-        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        for name in leaving:
+            self.tasks[name].cancel()
+        ended = await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        assert not [one for one in ended if isinstance(one, Exception)]
         return self.order
 
 
@@ -49,6 +53,12 @@ async def test_who_leaves_the_queue_holds_up_nobody() -> None:
     await settled()
     queue.tasks["busy"].cancel()
     assert await queue.end() == ["first", "idle"]
+
+
+async def test_who_leaves_as_a_turn_ends_holds_up_nobody() -> None:
+    queue = Queue({"first": 0, "busy": 5, "idle": 1})
+    await settled()
+    assert await queue.end("busy") == ["first", "idle"]
 
 
 async def test_who_is_called_and_does_not_come_holds_up_nobody() -> None:
