@@ -1,6 +1,7 @@
-"""A worker of a pool is killed with a task in hand, once a line was given: the pool waits for its result for ever.
+"""A worker is killed with a task in hand, once a line was given: the main process waits for its result for ever.
 
-Until then a thread computes, so that nobody takes the wait for the line for a hang.
+Until then a thread computes, so that nobody takes the wait for the line for a hang. Nobody asks for the worker's
+status, as a pool does ten times a second: what ended it can be seen however late somebody looks.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import threading
 
 context = multiprocessing.get_context("fork")
 may_die = context.Event()
+results = context.Queue()
 
 
-def load(index: int) -> int:
-    """Give a sample; the process that loads the third one ends."""
-    if index == 3:
+def load(index: int) -> None:
+    """Give a sample; the process that loads the second one ends."""
+    if index == 1:
         print("ready", flush=True)
         may_die.wait()
         os.kill(os.getpid(), signal.SIGKILL)
-    return index
+    results.put(index)
+    signal.pause()
 
 
 def let_die() -> None:
@@ -31,6 +34,8 @@ def let_die() -> None:
     may_die.set()
 
 
-with context.Pool(2) as pool:
-    threading.Thread(target=let_die, daemon=True).start()
-    print(sum(pool.map(load, range(8), chunksize=1)))
+workers = [context.Process(target=load, args=(index,), daemon=True) for index in range(2)]
+for worker in workers:
+    worker.start()
+threading.Thread(target=let_die, daemon=True).start()
+print(sum(results.get() for _ in workers))

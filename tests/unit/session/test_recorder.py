@@ -21,7 +21,7 @@ from support.pyspy.standin import StandIn
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
-from profd.daemon import processes
+from profd.daemon import VERSION, processes
 from profd.daemon.clock import Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
@@ -169,9 +169,8 @@ def test_a_run_names_its_target_its_recorder_and_its_options() -> None:
     )
     assert started.user == pwd.getpwuid(os.getuid()).pw_name
     assert set(started.versions) == {"profd", "python", "py_spy", "kernel"}
-    assert [started.versions[name] for name in ("profd", "py_spy")] == [
-        *map(metadata.version, ("profd", "py-spy"))
-    ]
+    assert started.versions["profd"] == VERSION
+    assert started.versions["py_spy"] == metadata.version("py-spy")
     assert started.options == {
         "rate_hz": None,
         "budget_percent": 10.0,
