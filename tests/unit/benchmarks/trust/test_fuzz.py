@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 import pytest
 from trust.fuzz import fuzz
 from trust.fuzzsubjects import subjects
-from trust.mutations import mutate, mutate_values
 
-CASES, READERS_OF_RUNS = 40, 8
+CASES, READERS_OF_RUNS = 20, 8
 OF_JSON = ("recording", "dump", "trace", "answer", "control")
 SUBJECTS = (
     *(
@@ -48,17 +46,3 @@ def test_hostile_bytes_break_nothing(name: str, tmp_path: Path) -> None:
     assert outcome.endings.total() == CASES * (READERS_OF_RUNS if name.startswith("run-") else 1)
     if name.endswith("-values"):  # changed values are still read by some
         assert outcome.endings["read"] >= CASES / 20
-
-
-def test_bytes_and_values_are_changed_in_a_way_that_repeats_itself_and_the_text_stays_json() -> (
-    None
-):
-    data = bytes(range(256)) * 4
-    changed = [mutate(data, random.Random(seed)) for seed in range(50)]
-    assert sum(one != data for one in changed) > 45
-    assert changed == [mutate(data, random.Random(seed)) for seed in range(50)]
-    data = json.dumps({"a": [1, {"b": "c"}], "d": None}).encode()
-    changed = [mutate_values(data, random.Random(seed)) for seed in range(50)]
-    assert sum(json.loads(one) != json.loads(data) for one in changed) > 45
-    assert changed == [mutate_values(data, random.Random(seed)) for seed in range(50)]
-    assert mutate_values(b"[]", random.Random(1)) == b"[]"
