@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from support.sessions import give_line, ready, session_options
-from support.waiting import eventually
+from support.waiting import eventually, has_begun
 
 from profd.daemon import clock
 from profd.daemon.clock import Clock
@@ -22,12 +22,12 @@ PROGRAM = """
 import select, sys
 
 def known():
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not select.select([sys.stdin], [], [], 0.01)[0]:
         pass
 
 def new():
     while True:
-        pass
+        select.select([], [], [], 0.01)
 
 print("ready", flush=True)
 known()
@@ -61,7 +61,7 @@ async def test_a_known_run_is_sampled_less_until_it_does_something_new(
             with RunReader(options.run_file) as reader:
                 return [one.rate_hz for one in reader.recordings()]
 
-        await eventually(options.run_file.exists, "a run file")
+        await eventually(lambda: has_begun(options.run_file), "a run file")
         await eventually(lambda: said("as all is as before"), "less samples")
         await eventually(
             lambda: recorder_module.STEADY_READINGS_S in pauses_s, "a longer time between readings"

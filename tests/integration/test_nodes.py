@@ -1,5 +1,5 @@
-"""A real job on two nodes whose clocks differ, each recorded by a profd of its own, read as one
-run.
+"""A real job on two nodes that hangs, each recorded by a profd of its own: read as one run, it names
+the rank that all wait for, its node, and what it waits for.
 """
 
 from __future__ import annotations
@@ -10,45 +10,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.folders import TARGET
+from support.folders import PROGRAMS
 from support.launches import PROFD, printed, profd
 from support.networknodes import Lab, built_lab
-from support.shiftedclocks import shift_clock
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.reader import RunReader
 
-TRAINING = str(TARGET / "ddp_mlp.py")
 NODES = 2
-AHEAD_NS = (0, 1_700_000_003)
-SAMPLES = 100
-"""Four times what a rank needs to be in the table."""
+STANDS_AT = ("(late_rank.py:31)", "(late_rank.py:19)")
+"""Where the rank of each node stands in the end: in the exchange, and in a wait of its own."""
 
 pytestmark = pytest.mark.requires("torch", "netns")
 
 
-@pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the run files of the job, by clocks that are 1.7 s apart.
-
-    Files of another run lie beside them.
-    """
-    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("job")
-    with built_lab(NODES) as lab:
-        started = [start(lab, node, home, folder) for node in range(NODES)]
-        files = [folder / f"node{node}.profd" for node in range(NODES)]
-        until(lambda: all(trained(file) >= SAMPLES for file in files), "samples of all ranks")
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.communicate(timeout=DEADLINE_S)
-    for node in range(NODES):
-        shift_clock(folder / f"node{node}.profd", AHEAD_NS[node])
-    return folder
-
-
-def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str]:
+def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Start profd with a rank below it on a node.
 
     Gloo is given the interface, as the host's name has no address.
@@ -63,58 +40,62 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str
         "GROUP_RANK": str(node),
         "WORLD_SIZE": str(NODES),
         "MASTER_ADDR": lab.address(0),
-        "MASTER_PORT": "29511",
+        "MASTER_PORT": "29512",
     }
     # The nodes share a machine with all that records them: with the default budget samples would be
     # long in coming.
-    run = [
-        PROFD,
-        "run",
-        "--headless",
-        "--quiet",
-        "--budget",
-        "80",
-        "-o",
-        str(folder / f"node{node}.profd"),
-        "--",
-    ]
-    target = [sys.executable, TRAINING, "--seconds", "3600"]
+    words = [PROFD, "run", "--headless", "--quiet", "--budget", "80", "--hang-after", "4"]
+    words += ["-o", str(folder / f"node{node}.profd"), "--"]
+    words += [sys.executable, str(PROGRAMS / "hangs/late_rank.py")]
+    null = subprocess.DEVNULL
     return subprocess.Popen(
-        lab.command(node, [*run, *target]),
-        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        lab.command(node, words), env=environment, stdin=null, stdout=null, start_new_session=True
+    )
 
 
-def trained(file: Path) -> int:
-    """Return how many samples a node's run file has of the training loop.
-
-    0 where there is no file yet.
-    """
+def has_hung(file: Path, place: str) -> bool:
+    """Say whether a rank hangs there; on a busy machine the wait for imports may be one before."""
     try:
         with RunReader(file) as reader:
-            totals = reader.stack_totals()
-            return sum(
-                total.samples
-                for total in totals
-                if any(frame.function == "train" for frame in reader.frames_of(total.stack))
-            )
+            return any(place in hang.text for hang in reader.hangs())
     except ProfdError:
-        return 0
+        return False
 
 
-def test_nodes_are_read_as_one_run(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the run files of the job."""
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("job")
+    with built_lab(NODES) as lab:
+        started = [start(lab, node, home, folder) for node in range(NODES)]
+        try:
+            files = [folder / f"node{node}.profd" for node in range(NODES)]
+            until(lambda: all(map(has_hung, files, STANDS_AT)), "a hang on each node")
+        finally:
+            for process in started:
+                os.killpg(process.pid, 15)
+            for process in started:
+                process.communicate(timeout=DEADLINE_S)
+    return folder
+
+
+def test_nodes_are_read_as_one_run_that_names_the_late_rank(folder: Path) -> None:
     summary = printed(profd("summary", str(folder), "--json"))
     assert [node.host for node in summary.nodes] == ["node0", "node1"]
-    # Whether collectives are seen, and how near they bring the clocks, is a matter of samples:
-    # benchmarks/truth/nodes.py.
     assert summary.nodes[0].offset_ns == 0
-    assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1")]
+    *_, hang = summary.hangs
+    assert hang.cause == "collective"
+    assert "1 of 2 ranks" in hang.text
+    assert hang.text.endswith("; rank 1 is on node1")
+    (behind,) = hang.behind
+    assert (behind.rank, behind.host) == (1, "node1")
+    assert behind.place.endswith("(late_rank.py:19)"), behind
+    assert "in the job's store" in behind.state, behind
 
-    path = tmp_path / "job.html"
-    assert profd("report", str(folder), "-o", str(path)).stdout.strip() == str(path)
-    page = path.read_text()
-    for text in ("node0", "node1", 'href="#rank=0"'):
-        assert text in page
+    page = folder / "job.html"
+    assert profd("report", str(folder), "-o", str(page)).stdout.strip() == str(page)
+    for text in ("node0", "node1", "rank 1 is on node1"):
+        assert text in page.read_text()
 
     viewed = profd("view", str(folder))
     offered = [line.split()[:3] for line in viewed.stdout.splitlines()[1:]]

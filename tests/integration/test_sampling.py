@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import sqlite3
+import subprocess
 import sys
 import zlib
 from collections import Counter
@@ -16,9 +17,9 @@ from pathlib import Path
 
 import pytest
 from support.folders import TARGET
-from support.launches import printed, profd
+from support.launches import PROFD, printed, profd
 from support.sessions import begin_session, finished, hand_over, hurry_until, running, seen
-from support.waiting import until
+from support.waiting import has_begun, until
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
@@ -58,36 +59,37 @@ def functions_of(reader: RunReader, process: int) -> set[str]:
 
 
 @pytest.mark.requires("torch")
-@pytest.mark.parametrize("is_job", [False, True], ids=["each for itself", "ranks of a job"])
-def test_processes_that_a_script_starts_to_train_are_its_mains_and_their_steps_are_counted(
-    tmp_path: Path, is_job: bool
+def test_ranks_of_torchrun_are_known_and_sampled_and_their_steps_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ranks = [0, 1] if is_job else [None, None]
-    with running("spawned.py", *([tmp_path / "meeting"] if is_job else [])) as program:
-        session = begin_session(program.pid)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run_file = tmp_path / "job.profd"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    words = [PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(run_file), "--"]
+    words += [*torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "3600"]
 
-        def are_counted(reader: RunReader) -> bool:
+    def are_known() -> bool:
+        with RunReader(run_file) as reader:
             mains = [row for row in reader.processes.values() if row.role == "main"]
-            counted = {
-                row.process
-                for row in reader.list_series("step_count", processes=[row.id for row in mains])
-            }
-            return len(counted) == 2 and [row.rank for row in mains] == ranks
+            counted = {row.process for row in reader.list_series("step_count")}
+            return len(mains) == 2 and all(
+                row.id in counted and "_engine_run_backward" in functions_of(reader, row.id)
+                for row in mains
+            )
 
-        hurry_until(session.run_file, lambda: seen(session, are_counted), "the steps of both")
-        reader = finished(session)
-    with reader:
-        parent, *others = reader.processes.values()
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as launched:
+        until(lambda: has_begun(run_file), "a run file")
+        hurry_until(run_file, are_known, "backward passes and steps of both ranks")
+        launched.terminate()
+    with RunReader(run_file) as reader:
+        launcher, *others = reader.processes.values()
         mains = [row for row in others if row.role == "main"]
-        assert (parent.pid, parent.role) == (program.pid, "launcher")
-        assert sorted(row.ordinal or 0 for row in mains) == [1, 2]
-        assert {row.parent for row in mains} == {parent.id}
-        assert all("_engine_run_backward" in functions_of(reader, row.id) for row in mains)
-        phases = PhaseIndex(reader)
-        threads = MAIN_THREADS.threads(reader)
-        stacks = [one.stack for one in reader.intervals(threads=threads)]
-        assert len(threads) == 2
-        assert {"forward", "backward"} <= {phases.of_stack(stack) for stack in stacks}
+        assert launcher.role == "launcher"
+        assert sorted(row.rank for row in mains if row.rank is not None) == [0, 1]
+        assert {row.parent for row in mains} == {launcher.id}
+        assert len(MAIN_THREADS.threads(reader)) == 2
+    summary = printed(profd("summary", str(run_file), "--json"))
+    assert sorted(row.rank for row in summary.processes if row.role == "main") == [0, 1]
 
 
 @pytest.mark.requires("torch")
@@ -185,24 +187,3 @@ def everything_in(run_file: Path) -> Iterator[bytes]:
                     for unpack in (bytes, gzip.decompress, zlib.decompress):
                         with contextlib.suppress(OSError, EOFError, zlib.error):
                             yield unpack(data)
-
-
-@pytest.mark.requires("torch")
-def test_ranks_of_torchrun_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
-    assert (
-        profd(
-            "run", "--headless", "--", *torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "4"
-        ).returncode
-        == 0
-    )
-    summary = printed(profd("summary", "latest", "--json"))
-    assert sorted(row.rank for row in summary.processes if row.role == "main") == [0, 1]

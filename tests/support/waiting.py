@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from profd.daemon.errors import ProfdError
 from profd.daemon.store.reader import RunReader
 
 DEADLINE_S = 120.0
@@ -49,6 +50,15 @@ async def settled() -> None:
     """Let all tasks go on until they wait for what none of them does."""
     for _ in range(100):
         await asyncio.sleep(0)
+
+
+def has_begun(run_file: Path) -> bool:
+    """Say whether a run file can be read: it is there before its tables are."""
+    try:
+        RunReader(run_file).close()
+    except ProfdError:
+        return False
+    return True
 
 
 def count_recordings(run_file: Path) -> int:
