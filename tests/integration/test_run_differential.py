@@ -7,7 +7,6 @@ listed, with its reason, in docs/launching.md.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,11 +16,9 @@ from typing import Any
 import pytest
 from support.folders import DOCS, TESTS
 from support.launchprograms import EVERYWHERE, PROGRAMS
-from support.plainuser import as_plain_user
 from support.waiting import DEADLINE_S
 
 STAGE = [sys.executable, str(TESTS / "support" / "stage.py")]
-AS_ANOTHER = ("job", "dashboard")
 _ROW = re.compile(r"^\| ([\w ]+) \|", re.MULTILINE)
 
 Outcome = dict[str, Any]
@@ -32,13 +29,10 @@ class Stages:
     """The stages of all ways, which play at the same time: a program waits more than it computes."""
 
     def __init__(self) -> None:
-        self._started = {(way, False): _start([*STAGE, way]) for way in EVERYWHERE}
-        if os.geteuid() == 0:
-            for way in AS_ANOTHER:
-                self._started[way, True] = _start([*as_plain_user(), *STAGE, way])
+        self._started = {way: _start([*STAGE, way]) for way in EVERYWHERE}
 
-    def results(self, way: str, *, as_another: bool = False) -> Results:
-        out, _ = self._started[way, as_another].communicate(timeout=10 * DEADLINE_S)
+    def results(self, way: str) -> Results:
+        out, _ = self._started[way].communicate(timeout=10 * DEADLINE_S)
         found: Results = json.loads(out)
         return found
 
@@ -69,13 +63,6 @@ def test_there_are_enough_programs_and_each_difference_has_a_reason() -> None:
 @pytest.mark.parametrize("way", EVERYWHERE)
 def test_programs_come_to_the_same(stages: Stages, way: str) -> None:
     judge(stages.results(way))
-
-
-@pytest.mark.timeout(10 * DEADLINE_S)
-@pytest.mark.requires("root")
-@pytest.mark.parametrize("way", AS_ANOTHER)
-def test_programs_come_to_the_same_as_another_user(stages: Stages, way: str) -> None:
-    judge(stages.results(way, as_another=True))
 
 
 def judge(results: Results) -> None:
