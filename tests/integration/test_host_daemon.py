@@ -44,7 +44,7 @@ from profd.daemon.service.storage import RunRegistry
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 
-JOBS = 5
+JOBS = 2
 STEPS = 20
 _WITH_REPORTS = pytest.mark.timeout(2 * REPORT_DEADLINES * DEADLINE_S)
 CONFIGURATION = """
@@ -113,15 +113,15 @@ def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
         for number in range(JOBS):
             with short_job(STEPS) as job:
                 runs[job.pid] = daemon.wait("recording", pid=job.pid).run
-                if number == 1:  # the session goes on, and the next supervisor takes it over
+                if number == 0:  # the session goes on, and the next supervisor takes it over
                     daemon.end(signal.SIGKILL)
                     daemon = stack.enter_context(supervised())
                     assert daemon.wait("adopted", pid=job.pid).run == runs[job.pid]
-                if number == 3:  # the job ends while nobody supervises
+                if number == 1:  # the job ends while nobody supervises
                     assert daemon.end(signal.SIGTERM) == 0
                 until(lambda run=runs[job.pid]: has_recording(run), "a first recording")  # type: ignore[misc]
                 assert job.train() == 0
-                if number == 3:
+                if number == 1:
                     daemon = stack.enter_context(supervised())
             daemon.wait("ended", run=runs[job.pid])
         for run in runs.values():

@@ -24,10 +24,8 @@ from profd.daemon import paths
 from profd.daemon.errors import ExitCode
 
 ENDS = {
-    0: "exit 0",
     7: "exit 7",
     128 + signal.SIGTERM: "kill -TERM $$",
-    128 + signal.SIGINT: "kill -INT $$",
 }
 """Exit codes as a shell gives them, and scripts that end so."""
 
@@ -77,8 +75,10 @@ BROKEN: Mapping[str, Callable[[], AbstractContextManager[Streams]]] = {
 }
 
 
-@pytest.mark.parametrize("is_unbuffered", [False, True])
-@pytest.mark.parametrize("state", BROKEN)
+@pytest.mark.parametrize(
+    ("state", "is_unbuffered"),
+    [*((state, False) for state in BROKEN), ("stderr is full", True), ("stdout is full", True)],
+)
 def test_the_exit_code_is_the_scripts(state: str, is_unbuffered: bool, tmp_path: Path) -> None:
     """All scripts end at once, after each is recorded and its reader has left."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
@@ -144,11 +144,27 @@ def printed(
     )
 
 
-@pytest.mark.parametrize("state", [lambda: full("stdout"), lambda: closed(1)])
+OF_EACH_KIND = (
+    "--help",
+    "ls --json",
+    "summary latest",
+    "export latest --format pprof",
+    "view {tmp}/nodes",
+)
+"""Commands that write to stdout in ways of their own: click's, JSON, text, bytes, and a question."""
+
+
+@pytest.mark.parametrize(
+    ("state", "printing"),
+    [(lambda: full("stdout"), PRINTING), (lambda: closed(1), OF_EACH_KIND)],
+    ids=["full", "closed"],
+)
 def test_a_stdout_that_takes_nothing_is_one_line_and_a_code(
-    state: Callable[[], AbstractContextManager[Streams]], place: Mapping[str, object]
+    state: Callable[[], AbstractContextManager[Streams]],
+    printing: tuple[str, ...],
+    place: Mapping[str, object],
 ) -> None:
-    for words in PRINTING:
+    for words in printing:
         with state() as streams:
             done = printed(words, place, streams)
         if words.startswith(("doctor", "view")) and done.returncode != ExitCode.UNWRITABLE_OUTPUT:
@@ -161,7 +177,7 @@ def test_a_stdout_that_takes_nothing_is_one_line_and_a_code(
 
 
 def test_a_reader_that_left_is_no_news(place: Mapping[str, object]) -> None:
-    for words in PRINTING:
+    for words in OF_EACH_KIND:
         with reader_gone("stdout") as streams:
             done = printed(words, place, streams)
         if not words.startswith("view"):  # it asks where nobody can answer

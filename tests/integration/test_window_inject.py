@@ -19,7 +19,7 @@ from profd.daemon import paths
 from profd.daemon.errors import ExitCode
 from profd.daemon.store.reader import RunReader
 
-WINDOWS = 2
+WINDOWS = 1
 
 
 @pytest.fixture

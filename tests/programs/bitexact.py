@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 BEAT_S = 0.002
+PAUSE_S = 0.005
 
 
 class Heart:
@@ -82,6 +83,7 @@ def main() -> None:
     print("ready", flush=True)
     while not over.is_set():
         work.repeat()
+        time.sleep(PAUSE_S)
 
 
 main()

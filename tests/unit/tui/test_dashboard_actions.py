@@ -321,7 +321,7 @@ def assert_lines_fit(opened: OpenDashboard) -> None:
 
 
 @pytest.mark.dashboard
-@pytest.mark.parametrize(("live", "sizes"), [(True, SIZES[::2]), (False, SIZES)])
+@pytest.mark.parametrize(("live", "sizes"), [(True, [SIZES[0], SIZES[-1]]), (False, SIZES[::2])])
 async def test_every_tab_fits_every_size(
     tmp_path: Path, live: bool, sizes: list[tuple[int, int]]
 ) -> None:
