@@ -72,9 +72,6 @@ RUNS: dict[str, Callable[[Path], object]] = {
     "killed recorder": write_killed_run,
     "a day": write_day,
     "killed target": partial(synthetic.write_run, exit_code=None, exit_signal=9),
-    **{
-        name: partial(replay, name)
-        for name in ("nanogpt", "training-workers", "ranks-slow-data", "leaking", "steps-tqdm")
-    },
+    **{name: partial(replay, name) for name in ("ranks-slow-data", "steps-tqdm")},
 }
 """How each is written."""

@@ -67,6 +67,7 @@ def documented() -> dict[str, set[str]]:
     return {kind: set(places.split()) for kinds, places in rows for kind in kinds.split(", ")}
 
 
+@pytest.mark.by_user  # a replay reads files as their user
 @pytest.mark.parametrize("name", RUNS)
 def test_a_number_is_the_same_wherever_it_is_shown(
     name: str, open_report: OpenReport, tmp_path: Path
@@ -92,8 +93,6 @@ def _rounding(places: Mapping[str, Number]) -> float:
     return ROUNDING * max(1.0, *(abs(one.high) for one in places.values()))
 
 
-def test_as_many_kinds_of_numbers_and_runs_are_compared_as_promised() -> None:
-    assert len(documented()) >= 40
+def test_each_kind_of_number_is_compared_between_two_places_or_more() -> None:
     assert min(map(len, documented().values())) >= 2
-    assert len(RUNS) >= 12
     assert ELSEWHERE.keys() <= documented().keys()
