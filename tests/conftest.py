@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -51,7 +52,39 @@ REMEDIES = {
     **{name: f"npm install --global {name}" for name in ("speedscope", "axe-core", "pyright")},
 }
 """How to get what a test needs; what is not listed is a package of Debian of that name."""
+FOR_ANYONE = (
+    "integration/browser",
+    "unit/analyze",
+    "unit/api",
+    "unit/compare",
+    "unit/exports",
+    "unit/findings",
+    "unit/fleet",
+    "unit/frameworks",
+    "unit/render",
+)
+"""Folders whose tests come to the same whoever runs them: ``.ci/run`` runs the others as root, too."""
+OF_A_USER = (
+    "os.chmod",
+    "os.chown",
+    "os.exec",
+    "os.fork",
+    "os.kill",
+    "os.posix_spawn",
+    "os.setxattr",
+    "os.system",
+    "socket.bind",
+    "socket.connect",
+    "subprocess.Popen",
+)
+"""What depends on who does it, by the names of Python's audit events."""
+OF_A_USERS_PROCESS = re.compile(
+    r"/proc/\d+/(task/\d+/)?(auxv|environ|io|maps|mem|pagemap|smaps\w*|stack|syscall)$"
+)
+"""What of a process only its user may read."""
 MARKERS = (
+    "anyone: comes to the same whoever runs it; given by the folder, unless a test is marked by_user",
+    "by_user: depends on who runs it, though its folder does not",
     "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, "
     "torchvision), root (this process is root's), netns (network namespaces), "
     "chromium (a browser, with playwright)",
@@ -90,14 +123,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class TestsByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each worker whole files of tests, whose fixtures are then made once, and all tests of
-    one recording.
+    """Gives each worker whole files of tests, whose fixtures are then made once, all tests of one
+    recording, and those that drive a browser.
 
     In place of marks for pytest-xdist's loadgroup, which pytest 9.2 no longer groups by.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")
+        if file.startswith("tests/integration/browser/") and "agreement" not in file:
+            return "tests/integration/browser"  # a browser takes seconds of CPU to start
         recording = test.partition("[")[2] if file.startswith("tests/replay/") else ""
         return recording or file
 
@@ -112,10 +147,48 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TestsBy
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the NVML without a GPU, which is compiled."""
+    """Mark the tests of the NVML without a GPU, which is compiled, and those that are for anyone."""
+    folders = tuple(f"{Path(__file__).parent / name}/" for name in FOR_ANYONE)
     for item in items:
         if "nvml_library" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.requires("cc"))
+        needs = {need for mark in item.iter_markers("requires") for need in mark.args}
+        is_of_folder = str(item.path).startswith(folders) and not item.get_closest_marker("by_user")
+        if is_of_folder and needs <= MODULES | {"chromium", "axe-core"}:
+            item.add_marker(pytest.mark.anyone)
+
+
+class Guard:
+    """Knows what a test did that depends on who runs it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] | None = None
+        """What the test under way did; None while nobody asks."""
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, words: tuple[object, ...]) -> None:
+        if self.done is None:
+            return
+        if event in OF_A_USER or (event == "open" and OF_A_USERS_PROCESS.match(str(words[0]))):
+            self.done.append(f"{event} {words[:2]}")
+
+
+GUARD = Guard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail where a test that is said to be for anyone depends on who runs it."""
+    if item.get_closest_marker("anyone") is None:
+        return (yield)
+    GUARD.done = []
+    try:
+        result = yield
+        done = GUARD.done
+    finally:
+        GUARD.done = None
+    assert not done, f"{done} depends on who runs it: mark the test by_user"
+    return result
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

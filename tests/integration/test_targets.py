@@ -93,7 +93,7 @@ def test_demo_trains_sums_up_and_writes_the_report(profd_home: Path) -> None:
 def test_demo_without_torch_names_the_line_for_which_its_training_waits() -> None:
     command = [sys.executable, "-m", "profd", "demo", "digits", "--headless"]
     ended = subprocess.run(
-        [*command, "--", "--steps=50"],
+        [*command, "--", "--steps=100"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -22,6 +22,7 @@ SAYS = (
 """What each of them prints, in their order."""
 
 
+@pytest.mark.by_user
 @pytest.mark.requires("pyarrow")
 def test_examples_run_one_after_the_other(
     profd_home: Path, capfd: pytest.CaptureFixture[str]

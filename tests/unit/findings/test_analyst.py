@@ -70,6 +70,8 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.store.rows import ProcessRow
 
+pytestmark = pytest.mark.by_user  # it is a process of its own, and gives up its rights
+
 SPINS = """
 import sys
 from profd.daemon.findings import analyst

@@ -190,6 +190,7 @@ def test_a_table_is_as_narrow_as_asked_and_never_cuts_what_is_to_be_whole(
         assert line.endswith(number)
 
 
+@pytest.mark.by_user
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("command", SHOWN, ids=" ".join)
 def test_a_terminal_gets_nothing_that_it_would_obey(
