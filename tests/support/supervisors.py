@@ -22,7 +22,7 @@ from support.waiting import DEADLINE_S, until
 
 PROFD = [sys.executable, "-m", "profd"]
 
-REPORT_DEADLINES = 6
+REPORT_DEADLINES = 3
 
 
 class Supervised:

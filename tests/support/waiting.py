@@ -12,7 +12,7 @@ from typing import TypeVar
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.reader import RunReader
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 """How long any test waits for anything.
 
 Below the time that pytest gives a test, so that the reason is said.
