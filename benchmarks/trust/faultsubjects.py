@@ -358,7 +358,7 @@ def _written(
     try:
         write()
         ending = "whole"
-    except ProfdError:
+    except (ProfdError, MemoryError):  # commands say both in a line
         lift()
         if path.read_bytes() != b"before":
             raise Broken("what was there before is gone") from None
