@@ -120,6 +120,8 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.SIG_DFL)
     for line in MARKERS:
         config.addinivalue_line("markers", line)
+    if config.getoption("--judge-anyone"):
+        sys.addaudithook(GUARD.hear)
 
 
 class TestsByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -159,14 +161,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Guard:
-    """Knows what a test did that depends on who runs it."""
+    """Knows what a test did that depends on who runs it, if it hears Python's audit events."""
 
     def __init__(self) -> None:
         self.done: list[str] | None = None
         """What the test under way did; None while nobody asks."""
-        sys.addaudithook(self._hear)
 
-    def _hear(self, event: str, words: tuple[object, ...]) -> None:
+    def hear(self, event: str, words: tuple[object, ...]) -> None:
         if self.done is None:
             return
         if event in OF_A_USER or (event == "open" and OF_A_USERS_PROCESS.match(str(words[0]))):
@@ -176,10 +177,21 @@ class Guard:
 GUARD = Guard()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--judge-anyone",
+        action="store_true",
+        help="fail tests that are for anyone, and do what depends on who runs them",
+    )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail where a test that is said to be for anyone depends on who runs it."""
-    if item.get_closest_marker("anyone") is None:
+    """Fail where a test that is said to be for anyone depends on who runs it, if that is asked.
+
+    The gate does not ask: what an earlier test left is collected during a later one.
+    """
+    if not item.config.getoption("--judge-anyone") or item.get_closest_marker("anyone") is None:
         return (yield)
     GUARD.done = []
     try:

@@ -97,7 +97,7 @@ PHASES: tuple[Phase, ...] = (
     Phase(PREPARE, "prep", "R", "#88CCEE", "prepares a batch of requests"),
     Phase(SAMPLE, "sample", "M", "#117733", "samples tokens"),
     Phase(REQUESTS, "idle", "N", "#AAAAAA", "waits for requests"),
-    Phase(WAITING, "wait", "W", "#777777", "waits, and nothing tells for what"),
+    Phase(WAITING, "wait", "W", "#777777", "waits, and its stacks do not tell for what"),
     Phase(OTHER, "other", "·", "#999999", "does what no rule for phases knows"),
 )
 """Every phase: first those of a training step, then those that interrupt it, then a server's."""
