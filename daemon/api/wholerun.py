@@ -39,8 +39,10 @@ def take_answers(reader: RunReader) -> dict[str, bytes]:
     from profd.daemon.compare.diff import take_compared
     from profd.daemon.render.summary import summarize
 
-    asked = summarize, take_lines, take_compared
-    return {take.__name__: msgspec.msgpack.encode(take(reader)) for take in asked}
+    return {
+        take.__name__: msgspec.msgpack.encode(take(reader))
+        for take in (summarize, take_lines, take_compared)
+    }
 
 
 if __name__ == "__main__":

@@ -110,7 +110,8 @@ def slow_down(context: FindingContext) -> Finding | None:
         Measure("a step at first", early.mean, "s"),
         Measure("a step at last", late.mean, "s"),
     )
-    longer, last = percent(ratio - 1), _third(context, 2)
+    longer = percent(ratio - 1)
+    last = _third(context, 2)
     lacked, lacks = (
         FindingContext(context.reader, third, context.phases).lacking
         for third in (_third(context, 0), last)

@@ -13,10 +13,12 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.store.database import BoundedConnection
 from profd.daemon.userfiles import UserFiles
 
 _OF_KERNEL = re.compile(r"/ipykernel_\d+/(\d{1,10})\.py$")
@@ -75,11 +77,16 @@ class Cells:
         try:
             # "immutable" takes no lock that a kernel could wait for. A row that is being written is
             # not seen.
-            where = f"file:/proc/self/fd/{descriptor}?mode=ro&immutable=1"
+            path = Path(f"/proc/self/fd/{descriptor}")
             with (
                 contextlib.suppress(sqlite3.Error),
-                contextlib.closing(sqlite3.connect(where, uri=True)) as history,
+                contextlib.closing(
+                    sqlite3.connect(
+                        f"file:{path}?mode=ro&immutable=1", uri=True, factory=BoundedConnection
+                    )
+                ) as history,
             ):
+                history.bound(path)
                 yield from history.execute(_NEWEST)
         finally:
             os.close(descriptor)

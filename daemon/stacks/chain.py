@@ -123,7 +123,8 @@ class StackChain:
         self._in_flight: set[Recording] = set()
         self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
-        self._turn_ns, self._turn_cpu_s = self._begun_ns, 0.0
+        self._turn_ns = self._begun_ns
+        self._turn_cpu_s = 0.0
         self._has_reported_log = False
         self.is_resting = False
         self._cost_s = 0.0

@@ -297,7 +297,6 @@ def open_readonly(path: Path) -> BoundedConnection:
     connection = _connect(path)
     try:
         with reading(path):
-            connection.bound(path)
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
             application_id, version = connection.rows(
@@ -346,12 +345,16 @@ def _connect(path: Path) -> BoundedConnection:
 def _connect_as(path: Path, how: str) -> BoundedConnection:
     # A prepared statement with the ids of a hundred rows takes 15 KB, and the ids always differ. To
     # keep the usual 128 statements would cost megabytes, and saves no measurable time.
-    uri, factory = f"{path.absolute().as_uri()}?{how}", BoundedConnection
     connection = sqlite3.connect(
-        uri, uri=True, check_same_thread=False, factory=factory, cached_statements=8
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        check_same_thread=False,
+        factory=BoundedConnection,
+        cached_statements=8,
     )
+    connection.bound(path)  # with its first statement, SQLite reads the file's statistics
     try:
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1")
     except sqlite3.Error:
         connection.close()
         raise

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import sqlite3
+import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -454,3 +455,32 @@ def test_a_sparse_file_is_not_believed_to_be_as_large_as_it_says(run: Path) -> N
     assert sound == run.stat().st_size
     os.truncate(run, 1 << 40)
     assert database.honest_size(run) < 16 * sound + (16 << 20)
+
+
+def test_statistics_that_never_end_are_not_read_to_their_end(tmp_path: Path) -> None:
+    """SQLite reads them with the first statement: here a few pages are four to the power of 18."""
+    path = write_run(tmp_path / "a.profd")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("ANALYZE")
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_stat1'"
+        ).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = bytearray(path.read_bytes())
+    count, at = len(data) // size, (root - 1) * size
+
+    def above(page: int) -> bytes:
+        """Return a page that has another one four times below it."""
+        cells = b"".join(struct.pack(">IB", page, number) for number in range(1, 4))
+        places = struct.pack(">3H", *range(size - 15, size, 5))
+        head = struct.pack(">BHHHBI", 5, 0, 3, size - 15, 0, page) + places
+        return head + bytes(size - len(head) - len(cells)) + cells
+
+    data += data[at : at + size]
+    for page in range(count + 1, count + 18):
+        data += above(page)
+    data[at : at + size] = above(count + 18)
+    data[28:32] = struct.pack(">I", count + 18)
+    path.write_bytes(data)
+    with pytest.raises(RunUnreadable):
+        RunReader(path)
