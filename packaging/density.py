@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cli", "daemon", "tui")
 BUDGETS: dict[str, float] = {
-    "syntax nodes": 395589,
+    "syntax nodes": 395614,
     "branches a line, median": 0.29,
     "branches a line, 90 %": 0.50,
     "functions over 15 branches": 0,

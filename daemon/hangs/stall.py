@@ -58,7 +58,8 @@ class RunActivity:
             return
         if isinstance(record, EventHappened):  # steps are no longer counted
             self._steps.pop(record.identity, None)
-            self.step_ns, self.step_s = None, 0.0
+            self.step_ns = None
+            self.step_s = 0.0
             return
         cores, processes = 0.0, 0
         for point in record.points:
@@ -202,7 +203,8 @@ class StackAges:
     """For how long the main threads of a run have had their stacks."""
 
     def __init__(self, clock: Clock, activity: RunActivity) -> None:
-        self._clock, self._activity = clock, activity
+        self._clock = clock
+        self._activity = activity
         self._places: dict[Identity, _Place] = {}
 
     def take(self, recording: RecordingTaken) -> None:
@@ -259,7 +261,8 @@ class TwoLooks:
     """
 
     def __init__(self, clock: Clock, look: Callable[[bool], Awaitable[Look | None]]) -> None:
-        self._clock, self._look = clock, look
+        self._clock = clock
+        self._look = look
         self._first: Look | None = None
         self._took_s = 0.0
         """Seconds that the first look took."""

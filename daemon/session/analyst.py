@@ -14,7 +14,7 @@ import msgspec
 
 from profd.daemon import program
 from profd.daemon.child import PIPE, child
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.events import EventKind
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Put
 
@@ -30,8 +30,10 @@ Its imports take half a second of CPU time, on top of the start of the run.
 """
 _START_CPU_S, _MOST_WAITS = 0.6, 10
 """If the budget has no room for the start, it is delayed, by about a minute at most."""
-WHOLE_WITHIN_S = 20.0
-"""How long the end of a run waits for the findings of the whole run; else readers look for them."""
+WHOLE_WITHIN_S = 5.0
+"""How long the end of a run waits for what is found in the whole run; else readers look for it."""
+_NS_A_SECOND = 5000 * SECOND_NS
+"""For each of this length of a longer run it waits a second."""
 
 
 def command(run_file: Path) -> list[str]:
@@ -54,6 +56,7 @@ class AnalystProcess:
     """Returns whether this many CPU seconds may be taken now."""
 
     def __post_init__(self) -> None:
+        self._begun_ns = self.clock.now_ns()
         self._process: asyncio.subprocess.Process | None = None
         self._is_closing = False
         self._watching = asyncio.ensure_future(self._watch())
@@ -63,7 +66,7 @@ class AnalystProcess:
         if self._process is not None and self._process.stdin is not None and not self._is_closing:
             self._process.stdin.write(b"r")
 
-    async def close(self, within_s: float = WHOLE_WITHIN_S) -> None:
+    async def close(self, within_s: float) -> None:
         """Take the findings of the whole run, which has ended, if they come soon.
 
         End the process.
@@ -71,7 +74,8 @@ class AnalystProcess:
         self._is_closing = True
         if self._process is not None and self._process.stdin is not None and within_s:
             self._process.stdin.write(b"\n")
-            await asyncio.wait({self._watching}, timeout=within_s)
+            most_s = max(within_s, (self.clock.now_ns() - self._begun_ns) / _NS_A_SECOND)
+            await asyncio.wait({self._watching}, timeout=most_s)
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
 

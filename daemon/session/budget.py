@@ -55,7 +55,8 @@ class CostMeter:
         cpu_s = max(cpu_s, self._last_cpu_s)
         over_s = (now_ns - self._last_ns) / SECOND_NS
         spending = Spending(cpu_s - self._last_cpu_s, over_s, own_s - self._last_own_s)
-        self._last_ns, self._last_cpu_s = now_ns, cpu_s
+        self._last_ns = now_ns
+        self._last_cpu_s = cpu_s
         self._last_own_s = own_s
         return spending
 
@@ -273,7 +274,8 @@ class Governor:
             return False
         left_s = 0.0 if self.is_promised else self._left_s()
         if self.is_held and not is_usual and cpu_s > left_s:
-            self._kept_s, self._kept_readings = cpu_s, _KEPT_READINGS
+            self._kept_s = cpu_s
+            self._kept_readings = _KEPT_READINGS
             return False
         self._granted_s += cpu_s
         self._kept_s = 0.0
@@ -299,7 +301,8 @@ class Governor:
         self.mean_hz = self._within_bounds(
             min(self.mean_hz, self._budget_cores / read_cost_s(threads))
         )
-        self._since_lowering_s, self._is_settling = 0.0, True
+        self._since_lowering_s = 0.0
+        self._is_settling = True
         self._readings.clear()
 
     def aim_at_budget(self, budget_cores: float) -> None:

@@ -56,7 +56,8 @@ class Leaders:
     """The leading thread of each process; ``put`` takes a note if it is not the main one."""
 
     def __init__(self, put: Put, cpu_ticks: CpuTicks = cpu_ticks_of) -> None:
-        self._put, self._cpu_ticks = put, cpu_ticks
+        self._put = put
+        self._cpu_ticks = cpu_ticks
         self._ran: dict[Identity, tuple[int, dict[int, int]]] = {}
         """When a recording ended, and how long its threads had run by then."""
         self._leaders: dict[Identity, ThreadId | None] = {}

@@ -12,6 +12,7 @@ import pytest
 from support.clocks import StoppedClock
 from support.waiting import eventually
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.session import analyst
 from profd.daemon.session.analyst import RESTS_S, AnalystProcess
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Found, Record
@@ -113,6 +114,17 @@ async def test_one_that_is_slow_at_the_end_is_not_waited_for(
     await eventually(lambda: put, "a look")
     await started.close(within_s=0.01)
     assert put == [SEEN]
+
+
+async def test_a_long_run_is_waited_for_a_second_for_each_5000(
+    start: Start, put: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = f"sys.stdin.read(1); print({msgspec.json.encode(WHOLE).decode()!r}, flush=True)"
+    started = start(says(SEEN, then=answers))
+    await eventually(lambda: put, "a look")
+    monkeypatch.setattr(started, "_begun_ns", started.clock.now_ns() - 5000 * 60 * SECOND_NS)
+    await started.close(within_s=1e-9)
+    assert put == [SEEN, WHOLE]
 
 
 async def test_a_run_that_ends_before_it_was_looked_at_waits_for_nothing(
